@@ -1,0 +1,140 @@
+"""The executor seam: one command in one single-use sandbox that always leaves nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+
+class Exit(StrEnum):
+    """Why the sandbox ended, as seen from outside."""
+
+    EXITED = "exited"  #: the command ended by itself (exit_code or signal says how)
+    DEADLINE_WALL = "deadline_wall"  #: we killed it: wall-clock deadline on our monotonic clock
+    DEADLINE_CPU = "deadline_cpu"  #: we killed it: CPU-seconds of the whole sandbox
+    OOM = "oom"  #: the kernel killed something in it for memory (cgroup oom_kill counted)
+    KILLED = "killed"  #: we killed it for another reason (cancel, lost lease, shutdown)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What one sandbox may use. Bytes are ints, None means no limit of ours."""
+
+    memory_bytes: int | None = None
+    pids: int = 512
+    tmp_bytes: int = 2 * 1024**3  #: size of /tmp and of /dev/shm, each
+    file_bytes: int = 4 * 1024**3  #: largest single file
+    out_bytes: int = 2 * 1024**3  #: total that `collect` takes from /out
+    open_files: int = 4096
+    log_head_bytes: int = 1024**2  #: run.log keeps this much of the start ...
+    log_tail_bytes: int = 8 * 1024**2  #: ... and this much of the end
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandboxSpec:
+    """All that an executor needs to know before the snapshot is there."""
+
+    sandbox_id: str  #: unique: "<sid>-<id>-<attempt>"
+    labels: Mapping[str, str]  #: how `reconcile` finds leftovers of a dead runner
+    command: tuple[str, ...]  #: argv; run with the snapshot as its working directory
+    env: Mapping[str, str]  #: the whole environment beside HOME, PATH, TMPDIR
+    frozen: tuple[str, ...]  #: relative paths (files or folders) that must be read-only
+    reads: tuple[Path, ...]  #: host paths visible read-only at the same place
+    interpreter: Path | None  #: the user's Python; its prefixes become visible read-only
+    scratch: Path  #: private folder on the host for this sandbox; the executor makes and removes it
+    log_path: Path  #: where run.log goes
+    network: str = "none"  #: "none" or "host"
+    devices: tuple[str, ...] = ()  #: device UUIDs granted
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deadline:
+    """When the sandbox is killed, counted from the moment the command starts. Seconds."""
+
+    wall_seconds: float
+    cpu_seconds: float | None = None  #: CPU of all its processes together; None: not limited
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """What happened, measured from outside. Seconds are on the runner's monotonic clock."""
+
+    exit: Exit
+    exit_code: int | None  #: of the command; None when it was killed by a signal or by us
+    signal: int | None  #: the signal that ended the command by itself, if one did
+    wall_seconds: float
+    cpu_seconds: float | None
+    cpu_source: str | None  #: "cgroup", "perf" or "proc"
+    cpu_share: float | None  #: cpu_seconds / wall_seconds
+    kill_latency_seconds: float | None  #: from the deadline (or kill request) to an empty sandbox
+    survivors: int  #: processes still alive after the kill, counted from outside; 0 is right
+    max_rss_bytes: int | None
+    isolation: str  #: "namespaces" or "none"
+    log_bytes: int  #: written by the command, before truncation
+    log_truncated: bool
+    start_seconds: float  #: from start() to the command running
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collected:
+    """One regular file taken from /out after the sandbox was dead."""
+
+    path: str  #: relative to the destination
+    size_bytes: int
+
+
+OutputSink = Callable[[str, bytes], None]  #: ("stdout" | "stderr", chunk), in order of arrival
+
+
+class Sandbox(Protocol):
+    """A single-use sandbox. Call start once, wait once, collect any time after, destroy always."""
+
+    def start(self, snapshot: Path) -> None:
+        """Start the command in a private writable copy of *snapshot*.
+
+        Call from the thread that will outlive the sandbox (the kill-on-parent-death is per
+        thread).
+
+        Raises:
+            SandboxUnavailableError: it could not start; nothing is left running.
+        """
+        ...
+
+    def wait(self, deadline: Deadline, on_output: OutputSink) -> Execution:
+        """Block until the command ended or was killed *and* the sandbox is empty.
+
+        Raises:
+            SandboxUnavailableError: the sandbox was lost; the job may be retried.
+        """
+        ...
+
+    def kill(self) -> None:
+        """End it now, from any thread; `wait` then returns Exit.KILLED. Idempotent."""
+        ...
+
+    def collect(self, into: Path) -> tuple[Collected, ...]:
+        """Copy what the command left in /out: regular files only, no links, within limits."""
+        ...
+
+    def destroy(self) -> None:
+        """Remove every trace on the host except run.log. Idempotent."""
+        ...
+
+
+class Executor(Protocol):
+    """Prepares sandboxes. Reached by entry-point name in the group `overnight.executors`."""
+
+    name: str
+    isolation: str  #: what its sandboxes give on this host: "namespaces" or "none"
+
+    def prepare(self, spec: SandboxSpec) -> Sandbox:
+        """A sandbox that may stand by until `start`. Raises SandboxUnavailableError."""
+        ...
+
+    def reconcile(self, labels: Mapping[str, str]) -> int:
+        """End all leftovers that carry *labels*; how many sandboxes there were."""
+        ...

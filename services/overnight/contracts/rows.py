@@ -1,0 +1,158 @@
+"""What stands in the ledger: a hash-chained row, its bodies, and the message that asks for one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from overnight.contracts.experiment import (
+    Attempt,
+    CommitId,
+    Decision,
+    Digest,
+    ExperimentId,
+    ExperimentResult,
+    Name,
+    Reason,
+    Sid,
+    Text,
+)
+from overnight.contracts.status import ControlAction, Role, RowKind
+from overnight.contracts.wire import Wire
+
+ROW_VERSION = 1
+GENESIS = "0" * 64  #: `prev` of the first row
+Key = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
+
+
+class Row(Wire):
+    """One line of ledger.jsonl. hash = sha256(prev + canonical JSON of the row without hash)."""
+
+    v: Literal[1] = 1
+    seq: Annotated[int, Field(ge=1)]
+    ts: Annotated[str, Field(max_length=40)]  #: UTC label, never compared
+    session: Sid
+    kind: RowKind
+    key: Key
+    body: dict[str, Any]
+    prev: Digest
+    hash: Digest
+
+
+class Head(Wire):
+    """ledger.head: exposes whole rows cut off. May lag behind the ledger by one, never lead."""
+
+    seq: Annotated[int, Field(ge=0)]
+    hash: Digest
+
+
+class LedgerMessage(Wire):
+    """What any service or verb sends to the recorder. The same key again is the same row."""
+
+    key: Key
+    kind: RowKind
+    body: dict[str, Any]
+    epoch: int | None = None  #: only on rows written by the orchestrator
+
+
+class Ack(Wire):
+    """The recorder's answer to a key: a row's seq, or why there is none. Both end re-sending."""
+
+    seq: int | None = None
+    refused: bool = False
+    reason: Annotated[str, Field(max_length=2000)] | None = None
+
+
+class SessionOpened(Wire):
+    """Each orchestrator start appends one; the epoch fences its predecessors."""
+
+    epoch: Annotated[int, Field(ge=1)]
+    tag: Annotated[str, Field(min_length=1, max_length=128)]
+    config: dict[str, Any]  #: LoopConfig, resolved, plus max_candidates
+    config_digest: Digest
+    track_digest: Digest  #: what results are comparable under
+    base_commit: CommitId
+    base_digest: Digest
+    base_head: str | None  #: the user's HEAD at the time, for the record
+    branch: str | None  #: session branch with `branches`
+    code_version: str
+    policy_version: Annotated[int, Field(ge=1)]
+
+
+class Proposed(Wire):
+    """An experiment exists from this row on."""
+
+    id: ExperimentId
+    role: Role
+    of: ExperimentId | None = None  #: the experiment that a replicate re-runs
+    parent: ExperimentId | None  #: None for the baseline
+    commit: CommitId | None  #: None when rejected
+    tree_digest: Digest | None
+    branch: Annotated[str, Field(max_length=200)]  #: exp/<tag>/<id>-<slug> or iter<id>
+    hypothesis: Text
+    analysis: Text = ""
+    proposer: Name
+    seen_seq: int  #: the last row that the proposer could have seen
+    lines_added: int = 0
+    lines_removed: int = 0
+    details: dict[str, Any] = {}
+    rejection: Reason | None = None  #: set when the edit was refused; final without a result
+    rejection_detail: Annotated[str, Field(max_length=2000)] = ""
+
+
+class AttemptIssued(Wire):
+    """The fence: only the newest issued attempt without a result may deliver one."""
+
+    id: ExperimentId
+    attempt: Attempt
+    wall_seconds: Annotated[float, Field(gt=0)]
+    cpu_seconds: float | None = None
+
+
+class Control(Wire):
+    """A person's or an agent's wish."""
+
+    action: ControlAction
+    by: Name
+    why: Annotated[str, Field(max_length=500)] = ""
+    max_candidates: Annotated[int, Field(ge=0)] | None = None
+
+
+class Repaired(Wire):
+    """`ledger repair` was run: what was moved away and where to."""
+
+    quarantine: str
+    lines: int
+    reason: str
+
+
+class SessionClosed(Wire):
+    """Ends a run, not the session."""
+
+    outcome: Literal["done", "stopped", "drained", "baseline_failed", "exhausted"]
+    detail: Annotated[str, Field(max_length=2000)] = ""
+
+
+BODIES: dict[RowKind, type[Wire]] = {
+    RowKind.SESSION_OPENED: SessionOpened,
+    RowKind.PROPOSED: Proposed,
+    RowKind.ATTEMPT_ISSUED: AttemptIssued,
+    RowKind.RESULT: ExperimentResult,
+    RowKind.SUPERSEDED: ExperimentResult,
+    RowKind.DECISION: Decision,
+    RowKind.CONTROL: Control,
+    RowKind.REPAIRED: Repaired,
+    RowKind.SESSION_CLOSED: SessionClosed,
+}
+
+#: Kinds that only the session's one orchestrator writes, fenced by its epoch.
+FENCED_BY_EPOCH = frozenset(
+    {
+        RowKind.SESSION_OPENED,
+        RowKind.PROPOSED,
+        RowKind.ATTEMPT_ISSUED,
+        RowKind.DECISION,
+        RowKind.SESSION_CLOSED,
+    }
+)
