@@ -51,10 +51,13 @@ class ExperimentJob(Wire):
     wall_seconds: Annotated[float, Field(gt=0)]  #: SIGKILL, from process start
     cpu_seconds: Annotated[float, Field(gt=0)] | None  #: SIGKILL, CPU of the whole sandbox
     env: dict[EnvName, str] = {}
+    pass_env: tuple[EnvName, ...] = ()  #: names that the runner takes from its own environment
     reads: tuple[str, ...] = ()
     python: str | None = None
     network: Literal["none", "host"] = "none"
     memory_mb: int | None = None
+    plausible_min: float | None = None
+    plausible_max: float | None = None
     seed: int = 0
 
 

@@ -52,12 +52,20 @@ class Confirm(Wire):
     max_share: Annotated[float, Field(ge=0, le=1)] = 0.25
 
 
+class SessionLimits(Wire):
+    """When a session stops by itself. None: never."""
+
+    experiments: Annotated[int, Field(ge=0)] | None = None  #: candidates in total, not the baseline
+    hours: Annotated[float, Field(gt=0)] | None = None  #: wall clock of one run
+
+
 class Policy(Wire):
     """What is kept, and when the loop stops by itself."""
 
     autonomy: Literal["never_stop"] = "never_stop"
     prefetch: Annotated[int, Field(ge=0, le=64)] = 1
     confirm: Confirm = Confirm()
+    limits: SessionLimits = SessionLimits()
 
 
 class ProposerSpec(Wire):
@@ -105,5 +113,13 @@ class LoopConfig(Wire):
     }
 
 
-#: Keys that another run of the same session may change; all others open a new track.
-RESUMABLE = frozenset({"proposer", "pools", "policy", "sandbox_root", "python", "reads"})
+#: Keys that another run of the same session may change; all others open a new comparison track.
+RESUMABLE = frozenset({"proposer", "pools", "sandbox_root", "python"})
+
+
+def comparable(config: LoopConfig) -> dict[str, Any]:
+    """The part of a configuration that must stay the same within one session."""
+    plain = config.model_dump(mode="json", exclude=set(RESUMABLE))
+    for key in ("limits", "autonomy", "prefetch"):
+        plain["policy"].pop(key, None)
+    return plain

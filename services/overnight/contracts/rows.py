@@ -69,7 +69,7 @@ class SessionOpened(Wire):
 
     epoch: Annotated[int, Field(ge=1)]
     tag: Annotated[str, Field(min_length=1, max_length=128)]
-    config: dict[str, Any]  #: LoopConfig, resolved, plus max_candidates
+    config: dict[str, Any]  #: LoopConfig, resolved
     config_digest: Digest
     track_digest: Digest  #: what results are comparable under
     base_commit: CommitId
@@ -116,7 +116,6 @@ class Control(Wire):
     action: ControlAction
     by: Name
     why: Annotated[str, Field(max_length=500)] = ""
-    max_candidates: Annotated[int, Field(ge=0)] | None = None
 
 
 class Repaired(Wire):

@@ -1,1 +1,1 @@
-"""The ledger room."""
+"""The ledger: one hash-chained, fsynced line for everything that happened. The truth."""

@@ -1,1 +1,1 @@
-"""The orchestrator room."""
+"""Decides: what to propose, what to run again, what to keep."""

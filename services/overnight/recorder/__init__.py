@@ -1,1 +1,1 @@
-"""The recorder room."""
+"""Remembers: the single writer of the ledger, its exports and its gauges."""

@@ -1,1 +1,1 @@
-"""The sessions room."""
+"""Use cases shared by every front door."""

@@ -1,0 +1,175 @@
+"""What may be written: a message against the fold. Pure; recorder and `verify` use the same rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from overnight.contracts import rows, wire
+from overnight.contracts.errors import WireError
+from overnight.contracts.experiment import Decision, ExperimentResult
+from overnight.contracts.loop import LoopConfig, comparable
+from overnight.contracts.rows import BODIES, FENCED_BY_EPOCH, LedgerMessage
+from overnight.contracts.status import ControlAction, Role, RowKind, Status
+from overnight.ledger.fold import RunState, SessionState
+
+
+@dataclass(frozen=True)
+class Admit:
+    """Append it, as this kind (a late result becomes `superseded`)."""
+
+    kind: RowKind
+    body: wire.Wire
+
+
+@dataclass(frozen=True)
+class Duplicate:
+    """The key has its row already: same ack, no row."""
+
+    seq: int
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """It will never be written; ends re-sending."""
+
+    reason: str
+
+
+Verdict = Admit | Duplicate | Refuse
+
+
+def admit(state: SessionState, message: LedgerMessage) -> Verdict:
+    """Decide what becomes of *message* given all rows so far."""
+    if message.key in state.keys:
+        return Duplicate(state.keys[message.key])
+    try:
+        body = wire.build(BODIES[message.kind], message.body)
+    except WireError as error:
+        return Refuse(str(error))
+    if message.kind in (RowKind.SUPERSEDED, RowKind.REPAIRED):
+        return Refuse(f"a {message.kind.value} row is never sent")
+    if message.kind is not RowKind.SESSION_OPENED:
+        if state.opened is None:
+            return Refuse("the session is not open yet")
+        if message.kind in FENCED_BY_EPOCH and message.epoch != state.epoch:
+            return Refuse(f"epoch {message.epoch} is not the newest ({state.epoch})")
+    return _RULES[message.kind](state, message, body)
+
+
+def _session_opened(state: SessionState, message: LedgerMessage, body: wire.Wire) -> Verdict:
+    opened = cast(rows.SessionOpened, body)
+    if opened.epoch != state.epoch + 1 or message.epoch != opened.epoch:
+        return Refuse(f"epoch {opened.epoch} does not follow {state.epoch}")
+    if message.key != f"open:{opened.epoch}":
+        return Refuse("key of session_opened must be open:<epoch>")
+    try:
+        config = wire.build(LoopConfig, opened.config)
+    except WireError as error:
+        return Refuse(str(error))
+    before = state.opened
+    if before is None or state.config is None:
+        return Admit(RowKind.SESSION_OPENED, opened)
+    old, new = comparable(state.config), comparable(config)
+    changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+    for name in ("tag", "track_digest", "base_commit", "base_digest", "policy_version"):
+        if getattr(before, name) != getattr(opened, name):
+            changed.append(name)
+    if changed:
+        return Refuse(f"{', '.join(changed)} may not change within a session: open another tag")
+    return Admit(RowKind.SESSION_OPENED, opened)
+
+
+def _proposed(state: SessionState, message: LedgerMessage, body: wire.Wire) -> Verdict:
+    proposed = cast(rows.Proposed, body)
+    if proposed.id != state.next_id or message.key != f"proposed:{proposed.id}":
+        return Refuse(f"experiment {proposed.id} is not the next one ({state.next_id})")
+    if (proposed.role is Role.BASELINE) != (proposed.id == 1):
+        return Refuse("experiment 1, and only it, is the baseline")
+    if (proposed.rejection is None) != (proposed.commit is not None):
+        return Refuse("a proposal has a commit or a rejection")
+    if proposed.id > 1 and (proposed.parent is None or proposed.parent >= proposed.id):
+        return Refuse("a candidate's parent must be an earlier experiment")
+    if proposed.id > 1 and state.incumbent is None:
+        return Refuse("there is no baseline to propose on")
+    if state.run_state is not RunState.RUNNING and proposed.id > 1:
+        return Refuse(f"nothing is proposed while the session is {state.run_state.value}")
+    return Admit(RowKind.PROPOSED, proposed)
+
+
+def _attempt_issued(state: SessionState, message: LedgerMessage, body: wire.Wire) -> Verdict:
+    issued = cast(rows.AttemptIssued, body)
+    experiment = state.experiments.get(issued.id)
+    if experiment is None or experiment.ended:
+        return Refuse(f"experiment {issued.id} is not waiting for an attempt")
+    if experiment.open_attempt is not None:
+        return Refuse(f"attempt {experiment.open_attempt.issued.attempt} has no result yet")
+    if issued.attempt != len(experiment.attempts) + 1:
+        return Refuse(f"attempt {issued.attempt} is not the next one")
+    if message.key != f"attempt:{issued.id}:{issued.attempt}":
+        return Refuse("key of attempt_issued must be attempt:<id>:<attempt>")
+    return Admit(RowKind.ATTEMPT_ISSUED, issued)
+
+
+def _result(state: SessionState, message: LedgerMessage, body: wire.Wire) -> Verdict:
+    result = cast(ExperimentResult, body)
+    experiment = state.experiments.get(result.id)
+    if experiment is None or not 1 <= result.attempt <= len(experiment.attempts):
+        return Refuse(f"attempt {result.attempt} of experiment {result.id} was never issued")
+    if message.key != f"result:{result.id}:{result.attempt}:{result.sender}":
+        return Refuse("key of a result must be result:<id>:<attempt>:<sender>")
+    if (result.metric is not None) != (result.status in (Status.SCORED, Status.HELD)):
+        return Refuse("a scored result has a finite metric, and no other has one")
+    fence = experiment.open_attempt
+    if fence is None or fence.issued.attempt != result.attempt:
+        return Admit(RowKind.SUPERSEDED, result)
+    return Admit(RowKind.RESULT, result)
+
+
+def _decision(state: SessionState, message: LedgerMessage, body: wire.Wire) -> Verdict:
+    decision = cast(Decision, body)
+    experiment = state.experiments.get(decision.id)
+    if experiment is None or not experiment.ended:
+        return Refuse(f"experiment {decision.id} has not ended")
+    if message.key != f"decision:{decision.id}:{experiment.decisions + 1}":
+        return Refuse("key of a decision must be decision:<id>:<n>")
+    if decision.incumbent_before != state.incumbent:
+        return Refuse(f"the incumbent is {state.incumbent}, not {decision.incumbent_before}")
+    if not state.last_decision_seq <= decision.basis_seq <= state.seq:
+        return Refuse("a decision must know all decisions before it")
+    return Admit(RowKind.DECISION, decision)
+
+
+_ALLOWED = {
+    RunState.RUNNING: {ControlAction.PAUSE, ControlAction.DRAIN, ControlAction.STOP},
+    RunState.PAUSED: {ControlAction.RESUME, ControlAction.DRAIN, ControlAction.STOP},
+    RunState.DRAINING: {ControlAction.RESUME, ControlAction.PAUSE, ControlAction.STOP},
+    RunState.STOPPING: {ControlAction.RESUME},
+    RunState.CLOSED: {ControlAction.RESUME},
+}
+
+
+def _control(state: SessionState, message: LedgerMessage, body: wire.Wire) -> Verdict:
+    control = cast(rows.Control, body)
+    if control.action not in _ALLOWED[state.run_state]:
+        return Refuse(f"can't {control.action.value}: the session is {state.run_state.value}")
+    return Admit(RowKind.CONTROL, control)
+
+
+def _session_closed(state: SessionState, message: LedgerMessage, body: wire.Wire) -> Verdict:
+    if state.run_state is RunState.CLOSED:
+        return Refuse("the session is closed already")
+    return Admit(RowKind.SESSION_CLOSED, body)
+
+
+_Rule = Callable[[SessionState, LedgerMessage, wire.Wire], Verdict]
+_RULES: dict[RowKind, _Rule] = {
+    RowKind.SESSION_OPENED: _session_opened,
+    RowKind.PROPOSED: _proposed,
+    RowKind.ATTEMPT_ISSUED: _attempt_issued,
+    RowKind.RESULT: _result,
+    RowKind.DECISION: _decision,
+    RowKind.CONTROL: _control,
+    RowKind.SESSION_CLOSED: _session_closed,
+}

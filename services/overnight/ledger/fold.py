@@ -1,0 +1,239 @@
+"""The fold: rows in, the state of a session out. Pure; the same rows always give the same state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import cast
+
+from overnight.contracts import rows, wire
+from overnight.contracts.experiment import Decision, ExperimentResult
+from overnight.contracts.loop import LoopConfig
+from overnight.contracts.rows import GENESIS, Row
+from overnight.contracts.status import (
+    GAVE_UP,
+    UNFINISHED,
+    ControlAction,
+    Role,
+    RowKind,
+    Status,
+)
+from overnight.ledger.chain import body_of
+
+
+class RunState(StrEnum):
+    """What the session is doing, as far as the ledger says."""
+
+    NEW = "new"  #: not opened yet
+    RUNNING = "running"
+    PAUSED = "paused"
+    DRAINING = "draining"
+    STOPPING = "stopping"
+    CLOSED = "closed"
+
+
+@dataclass
+class AttemptState:
+    """One issued attempt."""
+
+    issued: rows.AttemptIssued
+    seq: int
+    result: ExperimentResult | None = None
+    result_seq: int | None = None
+
+
+@dataclass
+class ExperimentState:
+    """One experiment: how it came, its attempts, how it ended."""
+
+    proposed: rows.Proposed
+    seq: int
+    attempts: list[AttemptState] = field(default_factory=list)
+    superseded: int = 0
+    final: ExperimentResult | None = None
+    final_seq: int | None = None
+    decision: Decision | None = None
+    decision_seq: int | None = None
+    decisions: int = 0
+
+    @property
+    def id(self) -> int:
+        """Counts from 1, the baseline."""
+        return self.proposed.id
+
+    @property
+    def open_attempt(self) -> AttemptState | None:
+        """The newest issued attempt if it has no result yet: the fence."""
+        if self.attempts and self.attempts[-1].result is None:
+            return self.attempts[-1]
+        return None
+
+    @property
+    def ended(self) -> bool:
+        """Nothing more will run for it; it is, or can be, decided."""
+        return self.final is not None or self.proposed.rejection is not None
+
+    @property
+    def infra_results(self) -> int:
+        """How many attempts ended by our fault."""
+        return sum(
+            1 for a in self.attempts if a.result is not None and a.result.status is Status.INFRA
+        )
+
+    @property
+    def status(self) -> Status | None:
+        """The verdict, once decided."""
+        return self.decision.verdict if self.decision else None
+
+
+@dataclass
+class SessionState:
+    """A session as its ledger tells it. Grows by `apply`, never otherwise."""
+
+    sid: str | None = None
+    opened: rows.SessionOpened | None = None
+    config: LoopConfig | None = None
+    run_state: RunState = RunState.NEW
+    state_why: str = ""
+    closed: rows.SessionClosed | None = None
+    experiments: dict[int, ExperimentState] = field(default_factory=dict)
+    keys: dict[str, int] = field(default_factory=dict)
+    undecided: list[int] = field(default_factory=list)  #: ended, in order of their ending
+    running: set[int] = field(default_factory=set)  #: proposed and not ended
+    incumbent: int | None = None
+    last_decision_seq: int = 0
+    seq: int = 0
+    hash: str = GENESIS
+    first_ts: str = ""
+    last_ts: str = ""
+    rejected_in_a_row: int = 0
+    candidates: int = 0  #: that count for `--max`: not rejected, no baseline, no replicate
+
+    @property
+    def epoch(self) -> int:
+        """Of the newest orchestrator; 0 before the first."""
+        return self.opened.epoch if self.opened else 0
+
+    @property
+    def next_id(self) -> int:
+        """The id of the next proposal."""
+        return len(self.experiments) + 1
+
+    @property
+    def baseline(self) -> ExperimentState | None:
+        """Experiment 1."""
+        return self.experiments.get(1)
+
+    def metric_of(self, experiment_id: int | None) -> float | None:
+        """Final metric of an experiment, None when it has none."""
+        if experiment_id is None:
+            return None
+        final = self.experiments[experiment_id].final
+        return final.metric if final else None
+
+    def apply(self, row: Row) -> None:
+        """Fold one checked row. Raises BrokenRowError when its body is not what its kind says."""
+        body = body_of(row)
+        _HANDLERS[row.kind](self, row, body)
+        self.keys[row.key] = row.seq
+        self.seq, self.hash = row.seq, row.hash
+        self.sid = self.sid or row.session
+        self.first_ts = self.first_ts or row.ts
+        self.last_ts = row.ts
+
+
+def _opened(state: SessionState, row: Row, body: wire.Wire) -> None:
+    opened = cast(rows.SessionOpened, body)
+    state.opened = opened
+    state.config = wire.build(LoopConfig, opened.config)
+    if state.run_state is RunState.NEW:
+        state.run_state = RunState.RUNNING
+
+
+def _proposed(state: SessionState, row: Row, body: wire.Wire) -> None:
+    proposed = cast(rows.Proposed, body)
+    state.experiments[proposed.id] = ExperimentState(proposed, row.seq)
+    if proposed.rejection is not None:
+        state.undecided.append(proposed.id)
+        state.rejected_in_a_row += 1
+        return
+    state.running.add(proposed.id)
+    if proposed.role in (Role.CANDIDATE, Role.RECOMBINATION):
+        state.candidates += 1
+        state.rejected_in_a_row = 0
+
+
+def _issued(state: SessionState, row: Row, body: wire.Wire) -> None:
+    issued = cast(rows.AttemptIssued, body)
+    state.experiments[issued.id].attempts.append(AttemptState(issued, row.seq))
+
+
+def _result(state: SessionState, row: Row, body: wire.Wire) -> None:
+    result = cast(ExperimentResult, body)
+    experiment = state.experiments[result.id]
+    attempt = experiment.attempts[result.attempt - 1]
+    attempt.result, attempt.result_seq = result, row.seq
+    if is_final(result):
+        experiment.final, experiment.final_seq = result, row.seq
+        state.running.discard(result.id)
+        state.undecided.append(result.id)
+
+
+def _superseded(state: SessionState, row: Row, body: wire.Wire) -> None:
+    state.experiments[cast(ExperimentResult, body).id].superseded += 1
+
+
+def _decision(state: SessionState, row: Row, body: wire.Wire) -> None:
+    decision = cast(Decision, body)
+    experiment = state.experiments[decision.id]
+    experiment.decision, experiment.decision_seq = decision, row.seq
+    experiment.decisions += 1
+    if decision.id in state.undecided:
+        state.undecided.remove(decision.id)
+    state.incumbent = decision.incumbent_after
+    state.last_decision_seq = row.seq
+
+
+_NEXT_STATE = {
+    ControlAction.PAUSE: RunState.PAUSED,
+    ControlAction.RESUME: RunState.RUNNING,
+    ControlAction.DRAIN: RunState.DRAINING,
+    ControlAction.STOP: RunState.STOPPING,
+}
+
+
+def _control(state: SessionState, row: Row, body: wire.Wire) -> None:
+    control = cast(rows.Control, body)
+    state.run_state = _NEXT_STATE[control.action]
+    state.state_why = control.why
+    if control.action is ControlAction.RESUME:
+        state.rejected_in_a_row = 0
+        state.closed = None
+
+
+def _repaired(state: SessionState, row: Row, body: wire.Wire) -> None:
+    """A repair changes no experiment; the row only says that it happened."""
+
+
+def _closed(state: SessionState, row: Row, body: wire.Wire) -> None:
+    state.closed = cast(rows.SessionClosed, body)
+    state.run_state = RunState.CLOSED
+    state.state_why = state.closed.detail
+
+
+_HANDLERS = {
+    RowKind.SESSION_OPENED: _opened,
+    RowKind.PROPOSED: _proposed,
+    RowKind.ATTEMPT_ISSUED: _issued,
+    RowKind.RESULT: _result,
+    RowKind.SUPERSEDED: _superseded,
+    RowKind.DECISION: _decision,
+    RowKind.CONTROL: _control,
+    RowKind.REPAIRED: _repaired,
+    RowKind.SESSION_CLOSED: _closed,
+}
+
+
+def is_final(result: ExperimentResult) -> bool:
+    """Does this accepted result end its experiment?"""
+    return result.status not in UNFINISHED or result.reason == GAVE_UP

@@ -1,0 +1,193 @@
+"""Appending to a ledger: one writer, one whole line at a time, on the disk before it is said."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from overnight.contracts import wire
+from overnight.contracts.errors import InfrastructureError, LedgerError, SessionHeldError
+from overnight.contracts.rows import Head, Row
+from overnight.contracts.status import RowKind
+from overnight.ledger.chain import link, to_line
+from overnight.ledger.files import SessionFiles
+from overnight.ledger.fold import SessionState
+from overnight.ledger.head import head_problem, read_head
+from overnight.ledger.reader import LedgerTail
+
+
+class LedgerWriter:
+    """The only thing that appends. Holds the ledger's lock from `open` to `close`."""
+
+    def __init__(self, files: SessionFiles, sid: str, now: Callable[[], str] | None = None) -> None:
+        self._files = files
+        self._sid = sid
+        self._now = now or utc_label
+        self._lock: int | None = None
+        self._fd: int | None = None
+        self._size = 0
+        self.state = SessionState()
+        self.healed_bytes = 0  #: of an unterminated tail that was moved away at the last open
+
+    def open(self) -> None:
+        """Lock, heal an unterminated tail, check and fold every row.
+
+        Raises:
+            SessionHeldError: another recorder holds the ledger.
+            LedgerError: a whole line is broken, or rows are missing at the end.
+            InfrastructureError: the folder can't be written.
+        """
+        try:
+            self._lock = os.open(self._files.ledger_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise InfrastructureError(f"{self._files.ledger_lock}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(self._lock, 20, 0).decode(errors="replace").strip()
+            os.close(self._lock)
+            self._lock = None
+            raise SessionHeldError(f"another recorder (pid {holder}) writes this ledger") from error
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+        self._heal_tail()
+        for row in LedgerTail(self._files.ledger).poll():
+            self.state.apply(row)
+        self._check_head()
+        if self.state.sid is not None and self.state.sid != self._sid:
+            raise LedgerError(f"{self._files.ledger} belongs to session {self.state.sid}")
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        self._fd = os.open(self._files.ledger, flags, 0o644)
+        self._size = os.fstat(self._fd).st_size
+        _sync_folder(self._files.root)
+        self._catch_up_head()
+
+    def append(self, kind: RowKind, key: str, body: wire.Wire) -> Row:
+        """Write one row and return it once it is on the disk; `state` includes it then.
+
+        Raises:
+            InfrastructureError: the disk refused (full, read-only, broken). Nothing was written:
+                the message stays where it is and is tried again.
+        """
+        assert self._fd is not None, "open first"  # noqa: S101 - a programming error
+        row = link(
+            seq=self.state.seq + 1,
+            ts=self._now(),
+            session=self._sid,
+            kind=kind,
+            key=key,
+            body=body,
+            prev=self.state.hash,
+        )
+        line = to_line(row)
+        try:
+            self._stage_head(row.seq, row.hash)
+            written = os.write(self._fd, line)
+            if written != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(self._fd)
+        except OSError as error:
+            self._take_back()
+            raise InfrastructureError(f"{self._files.ledger}: {error.strerror}") from error
+        self._size += len(line)
+        self.state.apply(row)
+        os.replace(self._staged_head, self._files.head)
+        return row
+
+    def close(self) -> None:
+        """Let go of file and lock. Idempotent."""
+        for fd in (self._fd, self._lock):
+            if fd is not None:
+                os.close(fd)
+        self._fd = self._lock = None
+
+    def _take_back(self) -> None:
+        """A torn row is cut off at once; if even that fails, the next open heals it."""
+        assert self._fd is not None  # noqa: S101 - a programming error
+        self._staged_head.unlink(missing_ok=True)
+        try:
+            os.ftruncate(self._fd, self._size)
+        except OSError as error:
+            raise LedgerError(
+                f"{self._files.ledger}: a torn row could not be taken back ({error.strerror})"
+            ) from error
+
+    def _heal_tail(self) -> None:
+        path = self._files.ledger
+        try:
+            tail = _unterminated_tail(path)
+        except FileNotFoundError:
+            return
+        if not tail:
+            return
+        self._files.quarantine.mkdir(exist_ok=True)
+        stem = f"torn-tail-{os.urandom(4).hex()}.bin"
+        (self._files.quarantine / stem).write_bytes(tail)
+        with path.open("r+b") as file:
+            file.truncate(path.stat().st_size - len(tail))
+            os.fsync(file.fileno())
+        self.healed_bytes = len(tail)
+
+    def _check_head(self) -> None:
+        head = read_head(self._files.head)
+        problem = head_problem(head, self.state.seq, self.state.hash, known_hash=None)
+        if problem:
+            raise LedgerError(f"{self._files.ledger}: {problem}; run `overnight ledger repair`")
+
+    @property
+    def _staged_head(self) -> Path:
+        return self._files.head.with_suffix(".tmp")
+
+    def _stage_head(self, seq: int, row_hash: str) -> None:
+        """On the disk before the row and renamed after it: the head needs no space once the row is
+        written, so it may lag by one row but never leads, and a full disk costs neither."""
+        with self._staged_head.open("w") as file:
+            file.write(wire.encode(Head(seq=seq, hash=row_hash)) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _catch_up_head(self) -> None:
+        """After a crash between row and head."""
+        head = read_head(self._files.head)
+        if self.state.seq == 0 or (head is not None and head.seq == self.state.seq):
+            self._staged_head.unlink(missing_ok=True)
+            return
+        try:
+            self._stage_head(self.state.seq, self.state.hash)
+            os.replace(self._staged_head, self._files.head)
+        except OSError as error:
+            raise InfrastructureError(f"{self._files.head}: {error.strerror}") from error
+
+
+def utc_label() -> str:
+    """Now in UTC, RFC 3339 with milliseconds. A label for people, never compared."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _unterminated_tail(path: Path) -> bytes:
+    """Bytes after the last newline."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        tail = b""
+        while size > 0:
+            step = min(65536, size)
+            size -= step
+            file.seek(size)
+            block = file.read(step)
+            cut = block.rfind(b"\n")
+            if cut >= 0:
+                return block[cut + 1 :] + tail
+            tail = block + tail
+        return tail
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,40 @@
+"""What a proposer is told: the fold as a `History`. Pure."""
+
+from __future__ import annotations
+
+from overnight.contracts.proposing import History, Past
+from overnight.ledger.fold import ExperimentState, SessionState
+
+
+def history(state: SessionState, parent_files: dict[str, str]) -> History:
+    """All that happened, with the editable files of the incumbent's tree."""
+    assert state.config is not None and state.opened is not None  # noqa: S101 - opened
+    baseline, best = state.metric_of(1), state.metric_of(state.incumbent)
+    assert baseline is not None and best is not None and state.incumbent is not None  # noqa: S101
+    return History(
+        tag=state.opened.tag,
+        metric=state.config.metric,
+        baseline_metric=baseline,
+        incumbent=state.incumbent,
+        incumbent_metric=best,
+        parent_files=parent_files,
+        experiments=tuple(_past(e) for _, e in sorted(state.experiments.items())),
+        next_id=state.next_id,
+        seed=state.config.seed,
+    )
+
+
+def _past(experiment: ExperimentState) -> Past:
+    proposed, final = experiment.proposed, experiment.final
+    return Past(
+        id=proposed.id,
+        role=proposed.role,
+        parent=proposed.parent,
+        status=experiment.status,
+        reason=experiment.decision.reason if experiment.decision else None,
+        metric=final.metric if final else None,
+        hypothesis=proposed.hypothesis,
+        proposer=proposed.proposer,
+        details=proposed.details,
+        runtime_s=final.runtime_s if final else None,
+    )

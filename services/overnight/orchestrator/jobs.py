@@ -1,0 +1,103 @@
+"""The messages that ask for one attempt, and the rows around them. Pure."""
+
+from __future__ import annotations
+
+from overnight.contracts import rows, wire
+from overnight.contracts.experiment import Decision, ExperimentJob, ExperimentResult
+from overnight.contracts.rows import LedgerMessage
+from overnight.contracts.status import GAVE_UP, RowKind, Status
+from overnight.ledger.fold import SessionState
+
+SENDER = "orchestrator"
+
+
+def job_for(state: SessionState, experiment_id: int, env: dict[str, str]) -> ExperimentJob:
+    """The job of an experiment's open attempt. *env* is what the harness tells the candidate."""
+    experiment = state.experiments[experiment_id]
+    attempt, proposed, config = experiment.open_attempt, experiment.proposed, state.config
+    assert attempt is not None and config is not None and state.opened is not None  # noqa: S101
+    assert proposed.commit and proposed.tree_digest and state.sid  # noqa: S101 - never rejected
+    parent = state.experiments.get(proposed.parent) if proposed.parent else None
+    return ExperimentJob(
+        sid=state.sid,
+        tag=state.opened.tag,
+        id=experiment_id,
+        attempt=attempt.issued.attempt,
+        commit=proposed.commit,
+        tree_digest=proposed.tree_digest,
+        parent_digest=parent.proposed.tree_digest if parent else None,
+        run_cmd=config.run_cmd,
+        metric=config.metric.name,
+        editable_files=config.editable_files,
+        budget=config.budget,
+        gate=config.gate.value,
+        wall_seconds=attempt.issued.wall_seconds,
+        cpu_seconds=attempt.issued.cpu_seconds,
+        env={**env, **config.env},
+        pass_env=config.pass_env,
+        reads=config.reads,
+        python=config.python,
+        network=config.network,
+        memory_mb=config.memory_mb,
+        plausible_min=config.plausible.min,
+        plausible_max=config.plausible.max,
+        seed=config.seed,
+    )
+
+
+def _message(kind: RowKind, key: str, body: wire.Wire, epoch: int | None) -> LedgerMessage:
+    return LedgerMessage(key=key, kind=kind, body=wire.dump(body), epoch=epoch)
+
+
+def open_message(opening: rows.SessionOpened, epoch: int) -> LedgerMessage:
+    """The row of this start."""
+    opened = opening.model_copy(update={"epoch": epoch})
+    return _message(RowKind.SESSION_OPENED, f"open:{epoch}", opened, epoch)
+
+
+def proposed_message(proposed: rows.Proposed, epoch: int) -> LedgerMessage:
+    """An experiment comes into being."""
+    return _message(RowKind.PROPOSED, f"proposed:{proposed.id}", proposed, epoch)
+
+
+def issue_message(issued: rows.AttemptIssued, epoch: int) -> LedgerMessage:
+    """The fence, before the push."""
+    key = f"attempt:{issued.id}:{issued.attempt}"
+    return _message(RowKind.ATTEMPT_ISSUED, key, issued, epoch)
+
+
+def decision_message(decision: Decision, number: int, epoch: int) -> LedgerMessage:
+    """The *number*-th decision on that experiment."""
+    return _message(RowKind.DECISION, f"decision:{decision.id}:{number}", decision, epoch)
+
+
+def own_result(experiment_id: int, attempt: int, status: Status, reason: str | None) -> LedgerMessage:
+    """What the orchestrator says of an attempt that no runner will report."""
+    details = {
+        "lost": "no runner has it and it is not queued",
+        GAVE_UP: "too many attempts failed by our fault",
+    }
+    result = ExperimentResult.model_validate(
+        {
+            "id": experiment_id,
+            "attempt": attempt,
+            "sender": SENDER,
+            "status": status,
+            "reason": reason,
+            "detail": details.get(reason or "", ""),
+        }
+    )
+    key = f"result:{experiment_id}:{attempt}:{SENDER}"
+    return _message(RowKind.RESULT, key, result, None)
+
+
+def pause_message(state: SessionState, why: str) -> LedgerMessage:
+    """The orchestrator pauses the session by itself. Keyed by the row it rests on."""
+    control = rows.Control.model_validate({"action": "pause", "by": SENDER, "why": why[:500]})
+    return _message(RowKind.CONTROL, f"control:auto-pause:{state.seq}", control, None)
+
+
+def close_message(state: SessionState, outcome: str, detail: str, epoch: int) -> LedgerMessage:
+    """The end of this run."""
+    closed = rows.SessionClosed.model_validate({"outcome": outcome, "detail": detail[:2000]})
+    return _message(RowKind.SESSION_CLOSED, f"close:{epoch}:{state.seq}", closed, epoch)

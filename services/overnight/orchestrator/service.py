@@ -1,0 +1,319 @@
+"""The loop: fold what is new, do the one next thing, never block. Safe to kill between any two steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from overnight.contracts import rows
+from overnight.contracts.errors import (
+    EditRejectedError,
+    InfrastructureError,
+    ProposerError,
+    SessionHeldError,
+)
+from overnight.contracts.experiment import Decision, Proposal
+from overnight.contracts.rows import LedgerMessage
+from overnight.contracts.status import GAVE_UP, Role, RowKind, Status
+from overnight.ledger.fold import RunState, SessionState
+from overnight.orchestrator import jobs
+from overnight.orchestrator.deadlines import deadlines
+from overnight.orchestrator.history import history
+from overnight.orchestrator.planning import (
+    Action,
+    Bounds,
+    Cancel,
+    Close,
+    Decide,
+    Fence,
+    GiveUp,
+    Issue,
+    Pause,
+    Propose,
+    QueueView,
+    ReportLost,
+    next_action,
+)
+from overnight.orchestrator.policy import decide
+from overnight.orchestrator.ports import Look, Ports
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """How often, in seconds of the orchestrator's monotonic clock."""
+
+    look_seconds: float = 0.5  #: between two glances at the queue
+    resend_seconds: float = 2.0
+    requeue_seconds: float = 6.0  #: after a flush, runners have this long to take leases again
+
+
+@dataclass
+class _Pending:
+    message: LedgerMessage
+    sent_at: float | None
+    after: Callable[[], None] | None
+
+
+class Orchestrator:
+    """One session's only decider. Call `step` for ever; `outcome` is set when the run is over."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        opening: rows.SessionOpened,
+        *,
+        bounds: Bounds,
+        timing: Timing,
+        env: Mapping[str, str],
+    ) -> None:
+        self._ports = ports
+        self._opening = opening
+        self._bounds = bounds
+        self._timing = timing
+        self._env = dict(env)
+        self.state = SessionState()
+        self.epoch = 0
+        self.outcome: rows.SessionClosed | None = None
+        self._pending: _Pending | None = None
+        self._look: Look | None = None
+        self._looked_at: float | None = None
+        self._missing_since: dict[Fence, float] = {}
+        self._requeue_at: float | None = None
+        self._exhausted = False
+        self._started_at: float | None = None
+        self._refs_seq = -1
+
+    def step(self, now: float) -> bool:
+        """Do what can be done without waiting; True when something was done.
+
+        now: seconds, monotonic.
+
+        Raises:
+            InfrastructureError: Redis is away; call again later, nothing is lost.
+            SessionHeldError: a newer orchestrator has taken over.
+        """
+        self._started_at = self._started_at if self._started_at is not None else now
+        self._fold()
+        if self._pending is not None:
+            return self._settle(now)
+        if self.epoch == 0:
+            self._open()
+            return True
+        if self.state.epoch != self.epoch:
+            raise SessionHeldError(f"orchestrator of epoch {self.state.epoch} has taken over")
+        if self.state.run_state is RunState.CLOSED:
+            self.outcome = self.state.closed
+            return False
+        self._glance(now)
+        action = next_action(self.state, self._view(now), self._bounds)
+        if action is None:
+            return False
+        self._do(action)
+        return self._settle(now)
+
+    def _fold(self) -> None:
+        for row in self._ports.rows():
+            self.state.apply(row)
+        if self._refs_seq != self.state.seq and self.state.opened is not None:
+            self._ports.trees.follow(self.state)
+            self._refs_seq = self.state.seq
+
+    def _settle(self, now: float) -> bool:
+        """Send, re-send or finish the one message under way."""
+        pending = self._pending
+        if pending is None:
+            return False
+        if pending.sent_at is None or now - pending.sent_at >= self._timing.resend_seconds:
+            pending.sent_at = now
+            self._ports.ledger.send(pending.message)
+        ack = self._ports.ledger.ack(pending.message.key)
+        if ack is None:
+            return False
+        if ack.refused:
+            self._refused(pending, ack.reason or "")
+            return False
+        if ack.seq is None or ack.seq > self.state.seq:
+            return False  # acked, but our own reading lags behind
+        self._pending = None
+        if pending.after is not None:
+            pending.after()
+        return True
+
+    def _refused(self, pending: _Pending, reason: str) -> None:
+        self._pending = None
+        log.warning("message_refused", key=pending.message.key, reason=reason)
+        if pending.message.kind is RowKind.SESSION_OPENED or "epoch" in reason:
+            raise SessionHeldError(reason)
+
+    def _send(self, message: LedgerMessage, after: Callable[[], None] | None = None) -> None:
+        self._pending = _Pending(message, None, after)
+
+    def _open(self) -> None:
+        epoch = self.state.epoch + 1
+        self.epoch = epoch
+        self._send(jobs.open_message(self._opening, epoch))
+
+    # -- the queue ------------------------------------------------------------------------------
+
+    def _open_fences(self) -> list[Fence]:
+        attempts = (
+            (i, self.state.experiments[i].open_attempt) for i in sorted(self.state.running)
+        )
+        return [(i, attempt.issued.attempt) for i, attempt in attempts if attempt is not None]
+
+    def _glance(self, now: float) -> None:
+        stopping = self.state.run_state is RunState.STOPPING
+        recent = self._looked_at is not None and now - self._looked_at < self._timing.look_seconds
+        if recent and not stopping:
+            return
+        fences = self._open_fences()
+        try:
+            self._ports.queue.stopping(stopping)
+            look = self._ports.queue.look(fences)
+        except InfrastructureError:
+            # Nothing can be said to be missing while nobody can look.
+            self._missing_since.clear()
+            raise
+        first = self._looked_at is None
+        self._look, self._looked_at = look, now
+        if first or not look.intact:
+            self._requeue_at = now + self._timing.requeue_seconds
+        present = look.queued | look.leased
+        self._missing_since = {
+            fence: self._missing_since.get(fence, now) for fence in fences if fence not in present
+        }
+        if self._requeue_at is not None and now >= self._requeue_at:
+            self._requeue_at = None
+            if not stopping:
+                self._requeue()
+
+    def _requeue(self) -> None:
+        """After a start, a restart of Redis or a flush: what nobody has is pushed again."""
+        for fence in list(self._missing_since):
+            log.info("requeued", experiment_id=fence[0], attempt=fence[1])
+            self._ports.queue.push(jobs.job_for(self.state, fence[0], self._env))
+            del self._missing_since[fence]
+
+    def _view(self, now: float) -> QueueView:
+        look = self._look
+        config = self.state.config
+        hours = config.policy.limits.hours if config else None
+        started = self._started_at if self._started_at is not None else now
+        return QueueView(
+            queued=look.queued if look else frozenset(),
+            leased=look.leased if look else frozenset(),
+            missing_seconds={f: now - since for f, since in self._missing_since.items()},
+            exhausted=self._exhausted,
+            out_of_time=hours is not None and now - started >= hours * 3600,
+        )
+
+    # -- actions --------------------------------------------------------------------------------
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Decide(id=experiment_id):
+                self._decide(experiment_id)
+            case Issue(id=experiment_id, attempt=attempt):
+                self._issue(experiment_id, attempt, lambda: self._push(experiment_id))
+            case GiveUp(id=experiment_id, attempt=attempt):
+                last = jobs.own_result(experiment_id, attempt, Status.INFRA, GAVE_UP)
+                self._issue(experiment_id, attempt, lambda: self._send(last))
+            case ReportLost(id=experiment_id, attempt=attempt):
+                self._missing_since.pop((experiment_id, attempt), None)
+                self._send(jobs.own_result(experiment_id, attempt, Status.INFRA, "lost"))
+            case Cancel(id=experiment_id, attempt=attempt):
+                self._ports.queue.remove((experiment_id, attempt))
+                self._send(jobs.own_result(experiment_id, attempt, Status.CANCELLED, None))
+            case Propose(id=experiment_id):
+                self._propose(experiment_id)
+            case Pause(why=why):
+                self._send(jobs.pause_message(self.state, why))
+            case Close(outcome=outcome, detail=detail):
+                self._send(jobs.close_message(self.state, outcome, detail, self.epoch))
+
+    def _decide(self, experiment_id: int) -> None:
+        decision = decide(self.state, experiment_id)
+        assert isinstance(decision, Decision)  # noqa: S101 - no policy of this release wants more
+        number = self.state.experiments[experiment_id].decisions + 1
+        self._send(jobs.decision_message(decision, number, self.epoch))
+
+    def _issue(self, experiment_id: int, attempt: int, after: Callable[[], None]) -> None:
+        assert self.state.config is not None  # noqa: S101 - opened
+        wall, cpu = deadlines(self.state.config, self.state)
+        issued = rows.AttemptIssued(
+            id=experiment_id, attempt=attempt, wall_seconds=wall, cpu_seconds=cpu
+        )
+        self._send(jobs.issue_message(issued, self.epoch), after)
+
+    def _push(self, experiment_id: int) -> None:
+        try:
+            self._ports.queue.push(jobs.job_for(self.state, experiment_id, self._env))
+        except InfrastructureError:
+            self._requeue_at = 0.0  # with the first look that succeeds
+            raise
+
+    def _propose(self, experiment_id: int) -> None:
+        if experiment_id == 1:
+            self._send(jobs.proposed_message(self._baseline(), self.epoch))
+            return
+        incumbent = self.state.experiments[self.state.incumbent or 1].proposed
+        assert incumbent.commit is not None  # noqa: S101 - an incumbent ran
+        files = self._ports.trees.files_of(incumbent.commit)
+        try:
+            proposal = self._ports.proposer.propose(history(self.state, files))
+        except ProposerError as error:
+            log.info("proposer_exhausted", reason=str(error))
+            self._exhausted = True
+            return
+        self._send(jobs.proposed_message(self._candidate(experiment_id, proposal), self.epoch))
+
+    def _baseline(self) -> rows.Proposed:
+        return rows.Proposed(
+            id=1,
+            role=Role.BASELINE,
+            parent=None,
+            commit=self._opening.base_commit,
+            tree_digest=self._opening.base_digest,
+            branch=self._ports.trees.branch_for(1, "baseline"),
+            hypothesis="baseline",
+            proposer="orchestrator",
+            seen_seq=self.state.seq,
+        )
+
+    def _candidate(self, experiment_id: int, proposal: Proposal) -> rows.Proposed:
+        parent = self.state.experiments[proposal.parent].proposed
+        assert parent.commit is not None  # noqa: S101 - proposers build on what ran
+        common = {
+            "id": experiment_id,
+            "role": Role.CANDIDATE,
+            "parent": proposal.parent,
+            "branch": self._ports.trees.branch_for(experiment_id, proposal.hypothesis),
+            "hypothesis": proposal.hypothesis,
+            "analysis": proposal.analysis,
+            "proposer": proposal.proposer,
+            "seen_seq": self.state.seq,
+            "details": proposal.details,
+        }
+        try:
+            tree = self._ports.trees.write(experiment_id, parent.commit, proposal)
+            self._refuse_repeats(tree.digest)
+        except EditRejectedError as error:
+            refused = {"commit": None, "tree_digest": None, "rejection": error.reason}
+            detail = {"rejection_detail": error.detail[:2000]}
+            return rows.Proposed.model_validate({**common, **refused, **detail})
+        written = {
+            "commit": tree.commit,
+            "tree_digest": tree.digest,
+            "lines_added": tree.lines_added,
+            "lines_removed": tree.lines_removed,
+        }
+        return rows.Proposed.model_validate({**common, **written})
+
+    def _refuse_repeats(self, digest: str) -> None:
+        for experiment in self.state.experiments.values():
+            if experiment.proposed.tree_digest == digest:
+                raise EditRejectedError("duplicate", f"the same tree as experiment {experiment.id}")

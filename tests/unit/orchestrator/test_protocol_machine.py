@@ -1,0 +1,170 @@
+"""The protocol as a state machine: a queue that drops, doubles, reorders and forgets, and services
+that die after any step. One final accepted result an experiment, decisions replay, nothing acked is
+lost, and when the faults end the session ends with exactly what was asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from overnight.contracts.experiment import ExperimentResult
+from overnight.contracts.rows import GENESIS
+from overnight.contracts.status import RowKind
+from overnight.ledger import chain
+from overnight.ledger.fold import SessionState, is_final
+from overnight.sessions.verify import _Replay
+from tests.unit.orchestrator.world import World
+
+RUNNERS = st.integers(0, 1)
+
+
+class Protocol(RuleBasedStateMachine):
+    """Rules are what can happen; the invariant is checked after each."""
+
+    @initialize(experiments=st.integers(0, 5), max_attempts=st.sampled_from([3, 50]))
+    def begin(self, experiments: int, max_attempts: int) -> None:
+        self.world = World(experiments=experiments, max_attempts=max_attempts)
+        self.asked, self.max_attempts = experiments, max_attempts
+        self.replay, self.checked, self.prev = _Replay(), 0, GENESIS
+
+    @rule(steps=st.integers(1, 8))
+    def everything_works_for_a_while(self, steps: int) -> None:
+        for _ in range(steps):
+            self.world.step_orchestrator()
+            self.world.step_recorder()
+            self.world.step_runner(0)
+            self.world.step_runner(1, metric=0.9)
+
+    @rule()
+    def orchestrator(self) -> None:
+        self.world.step_orchestrator()
+
+    @rule(crash=st.sampled_from([None, None, "append", "ack"]))
+    def recorder(self, crash: str | None) -> None:
+        self.world.step_recorder(crash)
+
+    @rule(
+        index=RUNNERS,
+        metric=st.floats(0.1, 2.0),
+        outcome=st.sampled_from(["scored", "scored", "crash", "timeout", "infra", "cancelled"]),
+    )
+    def runner(self, index: int, metric: float, outcome: str) -> None:
+        self.world.step_runner(index, metric, outcome)
+
+    @rule()
+    def orchestrator_dies(self) -> None:
+        self.world.crash_orchestrator()
+
+    @rule(index=RUNNERS)
+    def runner_dies(self, index: int) -> None:
+        self.world.crash_runner(index)
+
+    @rule()
+    def redis_forgets_all(self) -> None:
+        self.world.flush()
+
+    @rule(data=st.data())
+    def a_message_is_dropped_doubled_or_overtaken(self, data: st.DataObject) -> None:
+        stream = self.world.stream
+        if not stream:
+            return
+        at = data.draw(st.integers(0, len(stream) - 1))
+        what = data.draw(st.sampled_from(["drop", "double", "overtake"]))
+        entry = stream.pop(at)
+        if what == "overtake":
+            stream.insert(0, entry)
+        elif what == "double":
+            stream += [entry, (next(self.world.entry_ids), entry[1])]
+
+    @rule(data=st.data())
+    def a_job_is_dropped_or_doubled(self, data: st.DataObject) -> None:
+        queue = self.world.queue
+        if not queue:
+            return
+        at = data.draw(st.integers(0, len(queue) - 1))
+        if data.draw(st.booleans()):
+            queue.append(queue[at])
+        else:
+            del queue[at]
+
+    @rule(seconds=st.sampled_from([0.5, 2.5, 6.0, 20.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.world.tick(seconds)
+
+    @invariant()
+    def the_ledger_is_whole_and_replays(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        for row in self.world.disk[self.checked :]:
+            line = chain.to_line(row)[:-1]
+            chain.from_line(line, seq=self.checked + 1, prev=self.prev, session=None)
+            assert self.replay.problem_with(row) is None
+            self.checked, self.prev = row.seq, row.hash
+        for key, seq in self.world.acked_ever.items():
+            assert self.world.disk[seq - 1].key == key
+
+    def teardown(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        self.world.crash_orchestrator()
+        self.world.settle()
+        self.the_ledger_is_whole_and_replays()
+        finals: Counter[int] = Counter()
+        state = SessionState()
+        for row in self.world.disk:
+            state.apply(row)
+            if row.kind is RowKind.RESULT:
+                result = chain.body_of(row)
+                assert isinstance(result, ExperimentResult)
+                finals[result.id] += is_final(result)
+        assert all(count == 1 for count in finals.values()), finals
+        assert all(e.decision is not None for e in state.experiments.values())
+        assert all(not r.refused for r in self.world.runners)
+        if state.incumbent is not None:
+            assert state.candidates == self.asked
+            assert len(finals) == self.asked + 1
+        else:
+            assert state.closed is not None
+            assert state.closed.outcome == "baseline_failed"
+
+
+Protocol.TestCase.settings = settings(
+    max_examples=80,
+    stateful_step_count=40,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
+TestProtocol = Protocol.TestCase
+
+
+def test_an_undisturbed_session_takes_no_attempt_twice() -> None:
+    world = World(experiments=6)
+    world.settle()
+
+    kinds = Counter(row.kind for row in world.disk)
+    assert kinds[RowKind.ATTEMPT_ISSUED] == 7
+    assert kinds[RowKind.RESULT] == kinds[RowKind.DECISION] == 7
+    assert kinds[RowKind.SUPERSEDED] == 0
+
+
+def test_a_flush_costs_no_attempt() -> None:
+    """Queued jobs come back from the ledger, leases from their runners."""
+    world = World(experiments=6)
+    for _ in range(400):
+        world.step_orchestrator()
+        world.step_recorder()
+        if world.now % 40 == 0:
+            world.flush()
+        for index in range(2):
+            if world.now % 7 == index:
+                world.step_runner(index)
+        world.tick(1.0)
+    world.settle()
+
+    kinds = Counter(row.kind for row in world.disk)
+    assert kinds[RowKind.ATTEMPT_ISSUED] == 7
+    assert kinds[RowKind.SUPERSEDED] == 0

@@ -1,0 +1,267 @@
+"""A whole Overnight in memory with a Redis that forgets: the real fold, rules, recorder and
+orchestrator around a fake stream, fake queue and fake runners, each of which may die at any step."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from overnight.contracts import rows, wire
+from overnight.contracts.experiment import ExperimentJob, ExperimentResult, Proposal
+from overnight.contracts.proposing import History
+from overnight.contracts.rows import Ack, LedgerMessage, Row
+from overnight.contracts.status import RowKind
+from overnight.ledger import chain
+from overnight.ledger.fold import SessionState
+from overnight.orchestrator.planning import Bounds, Fence
+from overnight.orchestrator.ports import Look, Ports, Tree
+from overnight.orchestrator.service import Orchestrator, Timing
+from overnight.recorder.service import Recorder
+from tests.unit.ledger.history_of import SID, opening
+
+LEASE_SECONDS = 15.0
+
+
+class MemoryWriter:
+    """The ledger's disk. `state` is what the recorder folded; a restart folds again."""
+
+    def __init__(self, disk: list[Row]) -> None:
+        self.disk = disk
+        self.state = SessionState()
+        for row in disk:
+            self.state.apply(row)
+
+    def append(self, kind: RowKind, key: str, body: wire.Wire) -> Row:
+        """As LedgerWriter.append."""
+        row = chain.link(
+            seq=self.state.seq + 1,
+            ts="t",
+            session=SID,
+            kind=kind,
+            key=key,
+            body=body,
+            prev=self.state.hash,
+        )
+        self.disk.append(row)
+        self.state.apply(row)
+        return row
+
+
+@dataclass
+class Runner:
+    """One slot. claimed and outbox are on its disk; job and lease knowledge die with it."""
+
+    name: str
+    job: ExperimentJob | None = None
+    claimed: ExperimentJob | None = None
+    outbox: dict[str, LedgerMessage] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)
+    ran: int = 0
+
+    def post(self, job: ExperimentJob, **fields: object) -> None:
+        """A terminal result into the outbox, as the real runner does: file first."""
+        plain = {"id": job.id, "attempt": job.attempt, "sender": self.name, **fields}
+        result = wire.build(ExperimentResult, plain)
+        key = f"result:{job.id}:{job.attempt}:{self.name}"
+        body = wire.dump(result)
+        self.outbox[key] = LedgerMessage(key=key, kind=RowKind.RESULT, body=body)
+
+
+class World:
+    """Everything, with a logical clock."""
+
+    def __init__(self, *, runners: int = 2, experiments: int = 4, max_attempts: int = 50) -> None:
+        self.disk: list[Row] = []
+        self.stream: list[tuple[int, str]] = []
+        self.entry_ids = itertools.count(1)
+        self.acks: dict[str, Ack] = {}
+        self.acked_ever: dict[str, int] = {}
+        self.queue: list[ExperimentJob] = []
+        self.leases: dict[Fence, tuple[str, float]] = {}
+        self.marker = False
+        self.now = 0.0
+        self.runners = [Runner(f"r{i}") for i in range(runners)]
+        self.bounds = Bounds(in_flight=runners + 1, max_attempts=max_attempts)
+        self.opening = opening(policy={"limits": {"experiments": experiments}})
+        self.writer = MemoryWriter(self.disk)
+        self.recorder = Recorder(self.writer, lambda row: None)  # type: ignore[arg-type]
+        self.orchestrator = self._new_orchestrator()
+
+    # -- the ports of the orchestrator ------------------------------------------------------
+
+    def _new_orchestrator(self) -> Orchestrator:
+        self._read = 0
+        ports = Ports(rows=self._rows, ledger=self, queue=self, trees=self, proposer=self)  # type: ignore[arg-type]
+        return Orchestrator(ports, self.opening, bounds=self.bounds, timing=Timing(), env={})
+
+    def _rows(self) -> list[Row]:
+        new = self.disk[self._read :]
+        self._read = len(self.disk)
+        return new
+
+    def send(self, message: LedgerMessage) -> None:
+        """LedgerPort."""
+        self.stream.append((next(self.entry_ids), wire.encode(message)))
+
+    def ack(self, key: str) -> Ack | None:
+        """LedgerPort."""
+        return self.acks.get(key)
+
+    def push(self, job: ExperimentJob) -> None:
+        """QueuePort."""
+        if all((j.id, j.attempt) != (job.id, job.attempt) for j in self.queue):
+            self.queue.append(job)
+
+    def remove(self, fence: Fence) -> None:
+        """QueuePort."""
+        self.queue = [j for j in self.queue if (j.id, j.attempt) != fence]
+
+    def look(self, fences: Iterable[Fence]) -> Look:
+        """QueuePort."""
+        intact, self.marker = self.marker, True
+        wanted = set(fences)
+        queued = {(j.id, j.attempt) for j in self.queue} & wanted
+        leased = {f for f in wanted if self.owner(f) is not None}
+        return Look(frozenset(queued), frozenset(leased), intact)
+
+    def stopping(self, on: bool) -> None:
+        """QueuePort."""
+        self.stop = on
+
+    def files_of(self, commit: str) -> dict[str, str]:
+        """TreePort."""
+        return {"train.py": commit}
+
+    def write(self, experiment_id: int, parent_commit: str, proposal: Proposal) -> Tree:
+        """TreePort."""
+        return Tree(f"{experiment_id:040x}", f"{experiment_id:064x}", 1, 1)
+
+    def branch_for(self, experiment_id: int, hypothesis: str) -> str:
+        """TreePort."""
+        return f"iter{experiment_id}"
+
+    def follow(self, state: SessionState) -> None:
+        """TreePort."""
+
+    name = "scripted"
+
+    def propose(self, history: History) -> Proposal:
+        """Proposer."""
+        number = history.next_id
+        plain = {"hypothesis": f"idea {number}", "changes": {"train.py": str(number)}}
+        return wire.build(Proposal, {**plain, "parent": history.incumbent, "proposer": "scripted"})
+
+    # -- steps --------------------------------------------------------------------------------
+
+    def owner(self, fence: Fence) -> str | None:
+        """Who holds an unexpired lease."""
+        held = self.leases.get(fence)
+        return held[0] if held and held[1] > self.now else None
+
+    def step_orchestrator(self) -> bool:
+        """One step."""
+        return self.orchestrator.step(self.now)
+
+    def step_recorder(self, crash_after: str | None = None) -> None:
+        """Handle one entry; may die after the append or after the ack."""
+        if not self.stream:
+            return
+        entry, text = self.stream[0]
+        answer = self.recorder.handle(text)
+        if crash_after == "append":
+            return self.crash_recorder()
+        assert answer.key is not None
+        self.acks[answer.key] = answer.ack
+        if answer.ack.seq is not None:
+            self.acked_ever[answer.key] = answer.ack.seq
+        if crash_after == "ack":
+            return self.crash_recorder()
+        self.stream = [e for e in self.stream if e[0] != entry]
+        return None
+
+    def step_runner(self, index: int, metric: float = 1.0, outcome: str = "scored") -> None:
+        """Deliver what is in the outbox; else end the job it runs; else take one."""
+        runner = self.runners[index]
+        if runner.outbox:
+            return self._deliver(runner)
+        if runner.job is not None:
+            job, runner.job = runner.job, None
+            runner.ran += 1
+            score = {"metric": metric} if outcome == "scored" else {}
+            runner.post(job, status=outcome, **score)
+            return None
+        if self.queue:
+            job = self.queue.pop(0)
+            fence = (job.id, job.attempt)
+            if self.owner(fence) is None:
+                self.leases[fence] = (runner.name, self.now + LEASE_SECONDS)
+                runner.job = runner.claimed = job
+        return None
+
+    def _deliver(self, runner: Runner) -> None:
+        for key, message in list(runner.outbox.items()):
+            ack = self.acks.get(key)
+            if ack is None:
+                self.send(message)
+                continue
+            if ack.refused:
+                runner.refused.append(key)
+            del runner.outbox[key]
+            if runner.claimed is not None:
+                self.leases.pop((runner.claimed.id, runner.claimed.attempt), None)
+                runner.claimed = None
+
+    def renew(self) -> None:
+        """What each living runner's lease thread does."""
+        for runner in self.runners:
+            if runner.claimed is None or (runner.job is None and not runner.outbox):
+                continue
+            fence = (runner.claimed.id, runner.claimed.attempt)
+            if self.owner(fence) in (None, runner.name):
+                self.leases[fence] = (runner.name, self.now + LEASE_SECONDS)
+            else:
+                runner.job = runner.claimed = None
+
+    def crash_recorder(self) -> None:
+        """It comes back and folds the disk."""
+        self.writer = MemoryWriter(self.disk)
+        self.recorder = Recorder(self.writer, lambda row: None)  # type: ignore[arg-type]
+
+    def crash_orchestrator(self) -> None:
+        """It comes back with the next epoch."""
+        self.orchestrator = self._new_orchestrator()
+
+    def crash_runner(self, index: int) -> None:
+        """It comes back, finds its claim and reports it lost at once."""
+        runner = self.runners[index]
+        claimed, runner.job = runner.claimed, None
+        if claimed is not None and not runner.outbox:
+            runner.post(claimed, status="infra", reason="lost")
+
+    def flush(self) -> None:
+        """FLUSHALL, or a restart without persistence."""
+        self.stream, self.queue = [], []
+        self.acks, self.leases = {}, {}
+        self.marker = False
+
+    def tick(self, seconds: float) -> None:
+        """Time passes; living runners renew every 5 s."""
+        for _ in range(max(1, int(seconds // 5))):
+            self.now += min(seconds, 5.0)
+            self.renew()
+
+    def settle(self, limit: int = 4000) -> None:
+        """No more faults: run until the session is closed. Raises AssertionError when it hangs."""
+        for _ in range(limit):
+            if self.orchestrator.outcome is not None:
+                return
+            self.step_orchestrator()
+            self.step_recorder()
+            for index in range(len(self.runners)):
+                self.step_runner(index)
+            self.tick(1.0)
+        raise AssertionError("the session did not end")
+
+
+__all__ = ["World", "rows"]
