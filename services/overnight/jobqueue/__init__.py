@@ -1,1 +1,1 @@
-"""The jobqueue room."""
+"""The only room that talks to Redis: the job queue, the ledger stream, leases and flags."""

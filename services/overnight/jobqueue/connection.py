@@ -1,0 +1,69 @@
+"""The door to Redis: how we connect, and where a Redis error becomes one of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import redis
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoPermissionError, RedisError
+from redis.retry import Retry
+
+from overnight.contracts.errors import ConfigError, InfrastructureError
+
+CONNECT_SECONDS = 2.0
+SOCKET_SECONDS = 5.0  #: longest wait for one answer; every blocking command asks for less
+_SCHEMES = ("unix://", "redis://", "rediss://")
+
+
+def connect(url: str) -> redis.Redis:
+    """A client for `unix:///path?db=0` or `redis://host:port/0`. Opens nothing yet.
+
+    A dropped connection is tried again for about half a second, so that a restart of Redis
+    mostly goes unnoticed; silence is not, because whatever we sent may have been done.
+
+    Raises:
+        ConfigError: the URL can't be one.
+    """
+    if not url.startswith(_SCHEMES):
+        raise ConfigError(f"REDIS_URL: {url[:60]!r} must start with one of {', '.join(_SCHEMES)}")
+    try:
+        return redis.Redis.from_url(
+            url,
+            protocol=2,
+            socket_timeout=SOCKET_SECONDS,
+            socket_connect_timeout=CONNECT_SECONDS,
+            retry=Retry(
+                ExponentialBackoff(cap=0.25, base=0.02),
+                retries=4,
+                supported_errors=(RedisConnectionError,),
+            ),
+        )
+    except ValueError as error:
+        raise ConfigError(f"REDIS_URL: {url[:60]!r}: {error}") from error
+
+
+@contextmanager
+def edge(doing: str) -> Iterator[None]:
+    """Where Redis errors stop: nothing of redis-py leaves this room.
+
+    Raises:
+        InfrastructureError: in place of any Redis error while *doing* this.
+    """
+    try:
+        yield
+    except RedisError as error:
+        said = " ".join(str(error).split())[:300] or type(error).__name__
+        fix = (
+            "give this user the rights in the Redis ACL"
+            if isinstance(error, NoPermissionError)
+            else "is Redis up?"
+        )
+        raise InfrastructureError(f"redis, {doing}: {said}; {fix}") from error
+
+
+def text_of(raw: bytes | str) -> str:
+    """Redis answers as text; bytes that are not UTF-8 become replacement characters."""
+    return raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
