@@ -1,0 +1,59 @@
+"""Configuration: the only room that reads environment variables and YAML."""
+
+from overnight.configuration.candidate import candidate_env
+from overnight.configuration.digests import changed_track_keys, config_digest, track_digest
+from overnight.configuration.interpreter import (
+    ResolvedCommand,
+    resolve_command,
+    resolve_python,
+)
+from overnight.configuration.keys import did_you_mean, direction_by_name
+from overnight.configuration.layers import LOOP_FILE
+from overnight.configuration.loop import ResolvedLoop, resolve_loop
+from overnight.configuration.places import (
+    RedisCandidate,
+    device_lock_dir,
+    process_environ,
+    redis_candidates,
+    redis_source,
+    socket_dir,
+    state_dir,
+)
+from overnight.configuration.settings import (
+    OrchestratorSettings,
+    RecorderSettings,
+    RunnerSettings,
+    ServiceSettings,
+    SupervisorSettings,
+    load_settings,
+)
+from overnight.configuration.yaml_file import load_yaml
+
+__all__ = [
+    "LOOP_FILE",
+    "OrchestratorSettings",
+    "RecorderSettings",
+    "RedisCandidate",
+    "ResolvedCommand",
+    "ResolvedLoop",
+    "RunnerSettings",
+    "ServiceSettings",
+    "SupervisorSettings",
+    "candidate_env",
+    "changed_track_keys",
+    "config_digest",
+    "device_lock_dir",
+    "did_you_mean",
+    "direction_by_name",
+    "load_settings",
+    "load_yaml",
+    "process_environ",
+    "redis_candidates",
+    "redis_source",
+    "resolve_command",
+    "resolve_loop",
+    "resolve_python",
+    "socket_dir",
+    "state_dir",
+    "track_digest",
+]

@@ -1,0 +1,121 @@
+"""Finds the user's own Python and turns run_cmd into a program that can be started.
+
+Resolved once a session: nothing is installed, synchronised or fetched, also not by uv.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from overnight.contracts.errors import UsageError
+from overnight.contracts.loop import LoopConfig
+
+_PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?\Z")
+#: Options of `uv run` that change nothing when the environment is used as it is.
+_UV_FLAGS = frozenset(
+    {"--no-sync", "--offline", "--frozen", "--locked", "--quiet", "-q", "--active", "--no-progress"}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedCommand:
+    """What a runner starts."""
+
+    python: Path  #: the interpreter; its prefixes must be visible in the sandbox
+    argv: tuple[str, ...]  #: argv[0] is absolute, or relative to the candidate's tree
+    origin: str  #: why this interpreter
+
+
+def resolve_command(repo: Path, config: LoopConfig, environ: Mapping[str, str]) -> ResolvedCommand:
+    """The interpreter and the arguments of *config*'s run_cmd.
+
+    Raises:
+        UsageError: no such program, a broken environment, or uv without one.
+    """
+    words = _without_uv(config.run_cmd)
+    python, origin = _find_python(repo, config, environ)
+    program = words[0]
+    if _PYTHON.match(program):
+        argv = (str(python), *words[1:])
+    elif "/" in program:
+        if os.path.isabs(program) and not os.access(program, os.X_OK):
+            raise UsageError(f"run_cmd: {program} is no program that can be run")
+        argv = words
+    else:
+        argv = (_on_path(program, python, environ), *words[1:])
+    return ResolvedCommand(python=python, argv=argv, origin=origin)
+
+
+def resolve_python(repo: Path, config: LoopConfig, environ: Mapping[str, str]) -> Path:
+    """The interpreter alone. Raises UsageError like `resolve_command`."""
+    return _find_python(repo, config, environ)[0]
+
+
+def _find_python(repo: Path, config: LoopConfig, environ: Mapping[str, str]) -> tuple[Path, str]:
+    if config.python != "auto":
+        path = repo / Path(config.python)
+        if not os.access(path, os.X_OK) or path.is_dir():
+            raise UsageError(f"python: {config.python} is no program that can be run")
+        return path, "python:"
+    own = repo / (environ.get("UV_PROJECT_ENVIRONMENT") or ".venv")
+    found = _in_environment(own)
+    if found is not None:
+        return found, own.name
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        found = _in_environment(Path(environ[name])) if environ.get(name) else None
+        if found is not None:
+            return found, name
+    if config.run_cmd[0] == "uv" and (repo / "uv.lock").exists():
+        raise UsageError(
+            f"run_cmd uses uv, but {own} does not exist: run `uv sync` in {repo} first "
+            "(candidates have no network)"
+        )
+    return Path(sys.executable), "Overnight's own"
+
+
+def _in_environment(folder: Path) -> Path | None:
+    """The interpreter of a virtual environment. Its link is kept: it is how Python finds it."""
+    python = folder / "bin" / "python"
+    if not python.is_symlink() and not python.exists():
+        return None
+    if not os.access(python, os.X_OK):
+        raise UsageError(f"{python} leads nowhere: recreate the environment {folder}")
+    return python.absolute()
+
+
+def _without_uv(command: tuple[str, ...]) -> tuple[str, ...]:
+    """`uv run [flags] X ...` as the command that uv would start in the environment as it is."""
+    if command[0] != "uv":
+        return command
+    if command[1:2] != ("run",):
+        raise UsageError("run_cmd: only `uv run COMMAND` of uv is understood")
+    rest = list(command[2:])
+    while rest and rest[0] in _UV_FLAGS:
+        rest.pop(0)
+    if rest and rest[0] == "--":
+        rest.pop(0)
+    elif rest and rest[0] == "-m":
+        return ("python", *rest)
+    if not rest or rest[0].startswith("-"):
+        shown = rest[0] if rest else "nothing to run"
+        raise UsageError(f"run_cmd: uv run {shown}: not understood; write the command without uv")
+    return ("python", *rest) if rest[0].endswith(".py") else tuple(rest)
+
+
+def _on_path(program: str, python: Path, environ: Mapping[str, str]) -> str:
+    beside = python.parent / program  # torchrun, accelerate ... of the same environment
+    if beside.is_file() and os.access(beside, os.X_OK):
+        return str(beside)
+    found = shutil.which(program, path=environ.get("PATH", os.defpath))
+    if found is None:
+        raise UsageError(
+            f"run_cmd: no program {program!r} beside {python} or on the PATH: "
+            "install it or correct run_cmd"
+        )
+    return os.path.abspath(found)

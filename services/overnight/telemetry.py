@@ -1,0 +1,129 @@
+"""Logs as JSON lines and the Prometheus endpoint. Whatever is logged is data, never an escape."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+from typing import Any, TextIO
+from wsgiref.simple_server import WSGIServer
+
+import structlog
+from prometheus_client import CollectorRegistry, start_http_server
+
+log = structlog.get_logger()
+
+MAX_VALUE_CHARS = 8000  #: of one logged text; the rest is cut
+_MAX_DEPTH = 6
+
+#: CSI, OSC (and DCS, SOS, PM, APC) and two-character escapes, then all other control characters.
+_ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
+    r"|\x1b[ -/]*[0-~]"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+)
+
+
+def strip_escapes(text: str) -> str:
+    """*text* without terminal escapes, control and direction characters; tab and newline stay."""
+    return _ESCAPES.sub("", text)
+
+
+def configure(
+    service: str, *, to: Path | TextIO | None = None, level: str = "info", **bound: Any
+) -> None:
+    """Log JSON lines to *to* (a file is appended to; default standard error).
+
+    Once a process, by its `__main__`. Every line carries *service* and *bound*, from all threads.
+    Other libraries' warnings come out in the same form.
+    """
+    stream = _stream(to)
+    fixed = {"service": service, **bound}
+
+    def bind(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        return {**fixed, **event}
+
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        bind,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
+        structlog.processors.format_exc_info,
+        _clean,
+    ]
+    render = structlog.processors.JSONRenderer(sort_keys=False, ensure_ascii=True, default=str)
+    structlog.configure(
+        processors=[*shared, render],
+        wrapper_class=structlog.make_filtering_bound_logger(
+            logging.getLevelNamesMapping()[level.upper()]
+        ),
+        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        cache_logger_on_first_use=False,  # loggers of imported modules follow a later configure
+    )
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared[:-1],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _clean, render],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricsEndpoint:
+    """A running endpoint. Close it, or let it end with the process."""
+
+    url: str
+    server: WSGIServer
+    thread: Thread
+
+    def close(self) -> None:
+        """Stop serving and free the port."""
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+def serve_metrics(
+    registry: CollectorRegistry, port: int = 0, address: str = "127.0.0.1"
+) -> MetricsEndpoint | None:
+    """Serve *registry*; port 0 takes any free one. None, and a warning, where it can't be bound."""
+    try:
+        server, thread = start_http_server(port, addr=address, registry=registry)
+    except OSError as error:
+        log.warning("metrics_endpoint_failed", address=address, port=port, reason=str(error))
+        return None
+    url = f"http://{address}:{server.server_port}/metrics"
+    log.info("metrics_endpoint_up", url=url)
+    return MetricsEndpoint(url=url, server=server, thread=thread)
+
+
+def _stream(to: Path | TextIO | None) -> TextIO:
+    if to is None:
+        return sys.stderr
+    return to.open("a", encoding="utf-8", buffering=1) if isinstance(to, Path) else to
+
+
+def _clean(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    return {str(key): _clean_value(value, 0) for key, value in event.items()}
+
+
+def _clean_value(value: Any, depth: int) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if depth < _MAX_DEPTH and isinstance(value, dict):
+        return {
+            strip_escapes(str(key)): _clean_value(item, depth + 1) for key, item in value.items()
+        }
+    if depth < _MAX_DEPTH and isinstance(value, list | tuple | set | frozenset):
+        return [_clean_value(item, depth + 1) for item in value]
+    text = strip_escapes(str(value))
+    return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}..."
