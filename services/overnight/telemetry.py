@@ -65,7 +65,7 @@ def configure(
         logger_factory=structlog.WriteLoggerFactory(file=stream),
         cache_logger_on_first_use=False,  # loggers of imported modules follow a later configure
     )
-    handler = logging.StreamHandler(stream)
+    handler = _Handler(stream, owned=isinstance(to, Path))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared[:-1],
@@ -73,8 +73,24 @@ def configure(
         )
     )
     root = logging.getLogger()
+    for old in root.handlers:
+        if isinstance(old, _Handler):
+            old.close()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Writes other libraries' lines; closes the log file with itself when it is ours."""
+
+    def __init__(self, stream: TextIO, *, owned: bool) -> None:
+        super().__init__(stream)
+        self._owned = owned
+
+    def close(self) -> None:
+        super().close()
+        if self._owned:
+            self.stream.close()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -214,9 +214,12 @@ def _check(
     for path in editable:
         if (repo / path).is_relative_to(root) or path == LOOP_FILE:
             raise ConfigError(f"{where('editable_files')}: {path} is Overnight's own")
-    private = {root: "the session's folder", state_dir(environ): "the embedded services' folder"}
-    private[socket_dir(environ)] = "the embedded services' sockets"
-    private[device_lock_dir(environ)] = "the device locks"
+    private = {
+        root: "the session's folder",
+        socket_dir(environ): "the embedded services' sockets",
+        state_dir(environ): "the embedded services' folder",
+        device_lock_dir(environ): "the device locks",
+    }
     reads = paths.read_paths(repo, config.reads, environ, where("reads"), private)
     _check_env(config, merged)
     python = config.python

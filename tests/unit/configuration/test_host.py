@@ -244,7 +244,7 @@ def test_folders_come_from_the_environment_or_the_temp_folder() -> None:
 
 
 def test_a_relative_state_folder_is_refused() -> None:
-    with pytest.raises(ConfigError, match="^OVERNIGHT_STATE: must be an absolute path"):
+    with pytest.raises(ConfigError, match=r"^OVERNIGHT_STATE: must be an absolute path"):
         state_dir({"OVERNIGHT_STATE": "relative"})
 
 

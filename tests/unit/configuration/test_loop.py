@@ -319,7 +319,8 @@ def test_a_metric_from_elsewhere_is_not_in_this_version(repo: Path, source: str)
 
 def test_no_file_at_all_names_init(repo: Path) -> None:
     assert refusal(repo, None) == (
-        "no loop.run.yaml in REPO: run `overnight init` there (metric, run_cmd, editable_files unset)"
+        "no loop.run.yaml in REPO: run `overnight init` there "
+        "(metric, run_cmd, editable_files unset)"
     )
     assert refusal(repo, "metric: val_bpb\n") == (
         "loop.run.yaml: run_cmd, editable_files missing: add it, or run `overnight init` again"
@@ -444,7 +445,7 @@ def test_a_link_does_not_open_the_session_to_candidates(repo: Path, tmp_path: Pa
 
 def test_the_embedded_services_stay_out_of_reach(repo: Path, tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
-    environ = {"OVERNIGHT_STATE": "/tmp"}  # noqa: S108 - never made, only compared
+    environ = {"OVERNIGHT_STATE": "/tmp"}
 
     assert "would show candidates the embedded services' folder" in refusal(
         repo, PLAIN + f"reads: {tmp_path / 'state'}\n", environ=environ
@@ -469,10 +470,9 @@ def test_a_sandbox_root_that_is_a_link_out_of_the_repository_is_refused(
     assert "leads out of the repository" in refusal(repo)
 
 
-KEY = st.sampled_from(
-    "metric run_cmd entrypoint editable_files frozen_files sandbox_root gate budget seed env reads "
-    "policy proposer pools constraints name direction source default runners confirm x".split()
-)
+KEYS = """metric run_cmd entrypoint editable_files frozen_files sandbox_root gate budget seed env
+reads policy proposer pools constraints name direction source default runners confirm x"""
+KEY = st.sampled_from(KEYS.split())
 VALUE = st.recursive(
     st.one_of(
         st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8),
@@ -483,18 +483,24 @@ VALUE = st.recursive(
 )  # fmt: skip
 
 
+def assert_config_or_one_line(repo: Path, environ: dict[str, str]) -> None:
+    message = ""
+    try:
+        config = resolve_loop(repo, flags={}, environ=environ).config
+    except ConfigError as error:
+        message = str(error)
+    else:
+        assert decode(LoopConfig, encode(config)) == config
+    assert message.isprintable(), repr(message)
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.one_of(st.dictionaries(KEY, VALUE, max_size=6), st.text(max_size=80)))
 def test_any_text_is_a_config_or_one_line(repo: Path, value: dict[str, Any] | str) -> None:
     text = value if isinstance(value, str) else json.dumps(value)
     for whole in (text, PLAIN + text):
         (repo / "loop.run.yaml").write_bytes(whole.encode("utf-8", "replace"))
-        try:
-            found = resolve_loop(repo, flags={}, environ={})
-        except ConfigError as error:
-            assert str(error).isprintable(), repr(str(error))
-        else:
-            assert decode(LoopConfig, encode(found.config)) == found.config
+        assert_config_or_one_line(repo, {})
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -504,19 +510,11 @@ def test_any_keys_beside_the_plain_ones_are_a_config_or_one_line(
 ) -> None:
     base = {"metric": "val_bpb", "run_cmd": "python train.py", "editable_files": "train.py"}
     (repo / "loop.run.yaml").write_text(json.dumps(base | more))
-    try:
-        found = resolve_loop(repo, flags={}, environ={})
-    except ConfigError as error:
-        assert str(error).isprintable(), repr(str(error))
-    else:
-        assert decode(LoopConfig, encode(found.config)) == found.config
+    assert_config_or_one_line(repo, {})
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(KEY, st.text(max_size=30))
 def test_any_variable_is_a_config_or_one_line(repo: Path, key: str, value: str) -> None:
     (repo / "loop.run.yaml").write_text(PLAIN)
-    try:
-        resolve_loop(repo, flags={}, environ={f"OVERNIGHT_{key.upper()}": value})
-    except ConfigError as error:
-        assert str(error).isprintable(), repr(str(error))
+    assert_config_or_one_line(repo, {f"OVERNIGHT_{key.upper()}": value})

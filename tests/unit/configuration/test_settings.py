@@ -89,5 +89,5 @@ def test_a_lease_that_is_renewed_too_late_is_refused() -> None:
 
 
 def test_a_config_folder_that_is_none_is_named() -> None:
-    with pytest.raises(ConfigError, match="^OVERNIGHT_CONFIG: /none/such is not a folder$"):
+    with pytest.raises(ConfigError, match=r"^OVERNIGHT_CONFIG: /none/such is not a folder$"):
         load_settings(RecorderSettings, {"OVERNIGHT_CONFIG": "/none/such"})

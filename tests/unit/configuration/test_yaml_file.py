@@ -125,6 +125,19 @@ def test_a_named_pipe_or_a_folder_in_the_place_of_the_file_does_not_hang(tmp_pat
         load_yaml(tmp_path / "none", "a.yaml")
 
 
+def assert_mapping_or_one_line(source: Path | str) -> None:
+    message = "x.yaml:"
+    try:
+        result = load_yaml(source, "x.yaml")
+    except ConfigError as error:
+        message = str(error)
+    else:
+        assert isinstance(result, dict)
+        assert all(isinstance(key, str) for key in result)
+    assert message.startswith("x.yaml:"), message
+    assert message.isprintable(), repr(message)
+
+
 YAML_LIKE = st.text(
     alphabet=st.sampled_from(list("ab1 \n\t:-[]{},&*!|>'\"#%@?~.e\\u0dxU\x00\x85\u2028\ufeffé")),
     max_size=60,
@@ -136,14 +149,7 @@ YAML_LIKE = st.text(
 @example("%YAML 1.1\n---\na: 1")
 @example("? ")
 def test_any_text_is_a_plain_mapping_or_one_line(text: str) -> None:
-    try:
-        result = load_yaml(text, "x.yaml")
-    except ConfigError as error:
-        assert str(error).isprintable(), repr(str(error))
-        assert str(error).startswith("x.yaml:")
-    else:
-        assert isinstance(result, dict)
-        assert all(isinstance(key, str) for key in result)
+    assert_mapping_or_one_line(text)
 
 
 @given(st.binary(max_size=200))
@@ -152,7 +158,4 @@ def test_any_bytes_are_a_plain_mapping_or_one_line(
 ) -> None:
     file = tmp_path_factory.getbasetemp() / "fuzz.yaml"
     file.write_bytes(data)
-    try:
-        assert isinstance(load_yaml(file, "x.yaml"), dict)
-    except ConfigError as error:
-        assert str(error).isprintable(), repr(str(error))
+    assert_mapping_or_one_line(file)
