@@ -1,1 +1,1 @@
-"""The snapshots room."""
+"""The room of trees and commits: scans the user's tree, writes candidates, exports them exactly."""
