@@ -209,7 +209,7 @@ def test_c1_16_an_equal_value_is_not_better() -> None:
             "exit code 1: data is missing",
         ),
         (
-            "try:\n    import no_such_module\nexcept ImportError as e:\n    print('ImportError:', e)"
+            "try:\n    import no_such_module\nexcept ImportError as e:\n    print(repr(e))"
             "\nraise KeyError('depth')",
             "crash:exit_code",
             "KeyError: 'depth'",
@@ -269,6 +269,7 @@ def test_the_traceback_is_found_above_the_stdout_flushed_after_it(tmp_path: Path
     verdict = run(tmp_path, "for i in range(200): print('step', i)\nimport no_such_module")
 
     assert short(verdict) == "crash:import"
+    assert verdict.signature == "import:ModuleNotFoundError train.py:<module>"
 
 
 def test_a_traceback_on_stdout_is_found_too() -> None:
