@@ -69,9 +69,10 @@ class Orchestrator:
         bounds: Bounds,
         timing: Timing,
         env: Mapping[str, str],
+        starter: str,
     ) -> None:
         self._ports = ports
-        self._opening = opening
+        self._opening = opening.model_copy(update={"starter": starter})
         self._bounds = bounds
         self._timing = timing
         self._env = dict(env)
@@ -102,6 +103,9 @@ class Orchestrator:
             return self._settle(now)
         if self.epoch == 0:
             self._open()
+            return True
+        if self.state.epoch == self.epoch and not self._opened_by_us():
+            self.epoch = 0  # somebody else's opening came first under the same key
             return True
         if self.state.epoch != self.epoch:
             raise SessionHeldError(f"orchestrator of epoch {self.state.epoch} has taken over")
@@ -156,6 +160,10 @@ class Orchestrator:
         epoch = self.state.epoch + 1
         self.epoch = epoch
         self._send(jobs.open_message(self._opening, epoch))
+
+    def _opened_by_us(self) -> bool:
+        opened = self.state.opened
+        return opened is not None and opened.starter == self._opening.starter
 
     # -- the queue ------------------------------------------------------------------------------
 

@@ -58,6 +58,32 @@ class Protocol(RuleBasedStateMachine):
     def orchestrator_dies(self) -> None:
         self.world.crash_orchestrator()
 
+    @rule(steps=st.integers(1, 30))
+    def its_twin_goes_on(self, steps: int) -> None:
+        self.world.twin_orchestrator()
+        for _ in range(steps):
+            self.world.step_twin()
+            self.world.step_recorder()
+            if steps % 3:
+                self.world.step_orchestrator()
+
+    @rule(index=RUNNERS)
+    def a_runner_hangs_while_the_rest_goes_on(self, index: int) -> None:
+        """Long enough for its lease to run out and for others to take its work."""
+        self.world.runners[index].frozen = True
+        for _ in range(60):
+            self.world.step_orchestrator()
+            self.world.step_recorder()
+            self.world.step_runner(1 - index)
+            self.world.tick(1.0)
+
+    @rule(index=RUNNERS)
+    def it_comes_back(self, index: int) -> None:
+        self.world.runners[index].frozen = False
+        self.world.step_runner(index, 0.5)
+        self.world.step_runner(index)
+        self.world.step_recorder()
+
     @rule(index=RUNNERS)
     def runner_dies(self, index: int) -> None:
         self.world.crash_runner(index)
@@ -109,7 +135,8 @@ class Protocol(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "world"):
             return
-        self.world.crash_orchestrator()
+        if self.world.twin is not None or len(self.world.disk) % 2:
+            self.world.crash_orchestrator()
         self.world.settle()
         self.the_ledger_is_whole_and_replays()
         finals: Counter[int] = Counter()
@@ -132,7 +159,7 @@ class Protocol(RuleBasedStateMachine):
 
 
 Protocol.TestCase.settings = settings(
-    max_examples=80,
+    max_examples=150,
     stateful_step_count=40,
     deadline=None,
     print_blob=True,
@@ -168,3 +195,47 @@ def test_a_flush_costs_no_attempt() -> None:
     kinds = Counter(row.kind for row in world.disk)
     assert kinds[RowKind.ATTEMPT_ISSUED] == 7
     assert kinds[RowKind.SUPERSEDED] == 0
+
+
+def test_a_late_result_of_a_lost_attempt_is_superseded() -> None:
+    world = World(experiments=1, runners=2)
+    while world.runners[0].job is None:
+        world.step_orchestrator()
+        world.step_recorder()
+        world.step_runner(0)
+    world.runners[0].frozen = True
+    for _ in range(60):
+        world.step_orchestrator()
+        world.step_recorder()
+        world.step_runner(1)
+        world.tick(1.0)
+    world.runners[0].frozen = False
+    for _ in range(4):
+        world.step_runner(0)
+        world.step_recorder()
+    world.settle()
+
+    kinds = Counter(row.kind for row in world.disk)
+    assert kinds[RowKind.SUPERSEDED] == 1
+    assert kinds[RowKind.DECISION] == 2
+
+
+def test_an_orchestrator_of_an_older_epoch_writes_nothing() -> None:
+    world = World(experiments=3)
+    for _ in range(20):
+        world.step_orchestrator()
+        world.step_recorder()
+        world.step_runner(0)
+    world.twin_orchestrator()
+    while world.orchestrator.state.epoch != 2:
+        world.step_orchestrator()
+        world.step_recorder()
+    written = len(world.disk)
+    for _ in range(50):
+        world.step_twin()
+        world.step_recorder()
+        world.tick(3.0)
+
+    assert world.twin is None
+    assert len(world.disk) == written
+    world.settle()

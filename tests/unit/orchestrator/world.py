@@ -7,7 +7,8 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from overnight.contracts import rows, wire
+from overnight.contracts import wire
+from overnight.contracts.errors import SessionHeldError
 from overnight.contracts.experiment import ExperimentJob, ExperimentResult, Proposal
 from overnight.contracts.proposing import History
 from overnight.contracts.rows import Ack, LedgerMessage, Row
@@ -58,6 +59,7 @@ class Runner:
     outbox: dict[str, LedgerMessage] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     ran: int = 0
+    frozen: bool = False  #: suspended or cut off: renews nothing, does nothing, knows of nothing
 
     def post(self, job: ExperimentJob, **fields: object) -> None:
         """A terminal result into the outbox, as the real runner does: file first."""
@@ -86,19 +88,22 @@ class World:
         self.opening = opening(policy={"limits": {"experiments": experiments}})
         self.writer = MemoryWriter(self.disk)
         self.recorder = Recorder(self.writer, lambda row: None)  # type: ignore[arg-type]
+        self.twin: Orchestrator | None = None
         self.orchestrator = self._new_orchestrator()
 
     # -- the ports of the orchestrator ------------------------------------------------------
 
     def _new_orchestrator(self) -> Orchestrator:
-        self._read = 0
-        ports = Ports(rows=self._rows, ledger=self, queue=self, trees=self, proposer=self)  # type: ignore[arg-type]
-        return Orchestrator(ports, self.opening, bounds=self.bounds, timing=Timing(), env={})
+        def rows() -> list[Row]:
+            done = getattr(rows, "done", 0)
+            rows.done = len(self.disk)  # type: ignore[attr-defined]
+            return self.disk[done:]
 
-    def _rows(self) -> list[Row]:
-        new = self.disk[self._read :]
-        self._read = len(self.disk)
-        return new
+        ports = Ports(rows=rows, ledger=self, queue=self, trees=self, proposer=self)  # type: ignore[arg-type]
+        starter = f"start-{next(self.entry_ids)}"
+        return Orchestrator(
+            ports, self.opening, bounds=self.bounds, timing=Timing(), env={}, starter=starter
+        )
 
     def send(self, message: LedgerMessage) -> None:
         """LedgerPort."""
@@ -160,8 +165,12 @@ class World:
         return held[0] if held and held[1] > self.now else None
 
     def step_orchestrator(self) -> bool:
-        """One step."""
-        return self.orchestrator.step(self.now)
+        """One step; one that was fenced off is started again."""
+        try:
+            return self.orchestrator.step(self.now)
+        except SessionHeldError:
+            self.crash_orchestrator()
+            return True
 
     def step_recorder(self, crash_after: str | None = None) -> None:
         """Handle one entry; may die after the append or after the ack."""
@@ -183,6 +192,8 @@ class World:
     def step_runner(self, index: int, metric: float = 1.0, outcome: str = "scored") -> None:
         """Deliver what is in the outbox; else end the job it runs; else take one."""
         runner = self.runners[index]
+        if runner.frozen:
+            return None
         if runner.outbox:
             return self._deliver(runner)
         if runner.job is not None:
@@ -215,7 +226,7 @@ class World:
     def renew(self) -> None:
         """What each living runner's lease thread does."""
         for runner in self.runners:
-            if runner.claimed is None or (runner.job is None and not runner.outbox):
+            if runner.frozen or runner.claimed is None or (runner.job is None and not runner.outbox):
                 continue
             fence = (runner.claimed.id, runner.claimed.attempt)
             if self.owner(fence) in (None, runner.name):
@@ -232,10 +243,23 @@ class World:
         """It comes back with the next epoch."""
         self.orchestrator = self._new_orchestrator()
 
+    def twin_orchestrator(self) -> None:
+        """It was only thought dead: the old one goes on beside the new one."""
+        self.twin = self.orchestrator
+        self.orchestrator = self._new_orchestrator()
+
+    def step_twin(self) -> None:
+        """The old one may try whatever it likes until it is told."""
+        if self.twin is not None:
+            try:
+                self.twin.step(self.now)
+            except SessionHeldError:
+                self.twin = None
+
     def crash_runner(self, index: int) -> None:
         """It comes back, finds its claim and reports it lost at once."""
         runner = self.runners[index]
-        claimed, runner.job = runner.claimed, None
+        claimed, runner.job, runner.frozen = runner.claimed, None, False
         if claimed is not None and not runner.outbox:
             runner.post(claimed, status="infra", reason="lost")
 
@@ -253,6 +277,8 @@ class World:
 
     def settle(self, limit: int = 4000) -> None:
         """No more faults: run until the session is closed. Raises AssertionError when it hangs."""
+        for runner in self.runners:
+            runner.frozen = False
         for _ in range(limit):
             if self.orchestrator.outcome is not None:
                 return
@@ -263,5 +289,3 @@ class World:
             self.tick(1.0)
         raise AssertionError("the session did not end")
 
-
-__all__ = ["World", "rows"]
