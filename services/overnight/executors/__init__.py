@@ -1,1 +1,1 @@
-"""The executors room."""
+"""The executors room: plug-ins that run one command in one single-use sandbox."""

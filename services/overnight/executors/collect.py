@@ -1,0 +1,122 @@
+"""Takes a dead sandbox's /out: regular files only, never through a link, within limits."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import structlog
+
+from overnight.contracts.execution import Collected
+
+MAX_FILES = 10_000
+MAX_ENTRIES = 100_000  #: looked at in all, whatever they are
+MAX_DEPTH = 32
+CHUNK_BYTES = 1024 * 1024
+OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+CREATE_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+log = structlog.get_logger()
+
+
+def collect(out: Path, into: Path, limit_bytes: int) -> tuple[Collected, ...]:
+    """Copy what may be taken from *out* to *into*, in sorted order until a limit is met.
+
+    Links, hard links, pipes, sockets, devices and odd names are left out, and counted in the log.
+    """
+    into.mkdir(parents=True, exist_ok=True)
+    taken: list[Collected] = []
+    left_bytes, refused = limit_bytes, 0
+    for folder, path, name in _entries(out):
+        if len(taken) >= MAX_FILES:
+            refused += 1
+            continue
+        size = _take(folder, name, into / path, left_bytes) if _is_plain(path) else None
+        if size is None:
+            refused += 1
+        else:
+            left_bytes -= size
+            taken.append(Collected(path=path, size_bytes=size))
+    if refused:
+        log.warning("collect_refused", refused=refused, taken=len(taken))
+    return tuple(taken)
+
+
+def _entries(out: Path) -> Iterator[tuple[int, str, str]]:
+    """(descriptor of its folder, relative path, name) of everything that is not a folder."""
+    queue = [("", 0)]
+    seen = 0
+    while queue:
+        prefix, depth = queue.pop()
+        try:
+            descriptor = _open_below(out, prefix)
+        except OSError:
+            continue  # the candidate closed it to us: its loss
+        try:
+            for name in sorted(os.listdir(descriptor)):
+                seen += 1
+                if seen > MAX_ENTRIES:
+                    return
+                path = f"{prefix}/{name}" if prefix else name
+                mode = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode
+                if not stat.S_ISDIR(mode):
+                    yield descriptor, path, name
+                elif depth < MAX_DEPTH and _is_plain(path):
+                    queue.append((path, depth + 1))
+        finally:
+            os.close(descriptor)
+
+
+def _open_below(out: Path, prefix: str) -> int:
+    descriptor = os.open(out, OPEN_FOLDER)
+    for name in prefix.split("/") if prefix else []:
+        try:
+            deeper = os.open(name, OPEN_FOLDER, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+        descriptor = deeper
+    return descriptor
+
+
+def _is_plain(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return path.isprintable() and "\\" not in path
+
+
+def _take(folder: int, name: str, target: Path, limit_bytes: int) -> int | None:
+    try:
+        if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            return None
+        source = os.open(name, OPEN_FILE, dir_fd=folder)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(source)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+            return None
+        if status.st_size > limit_bytes:
+            return None
+        target.parent.mkdir(parents=True, exist_ok=True)
+        copy = os.open(target, CREATE_FILE, 0o644)
+        try:
+            return _copy(source, copy, status.st_size)
+        finally:
+            os.close(copy)
+    finally:
+        os.close(source)
+
+
+def _copy(source: int, copy: int, size: int) -> int:
+    done = 0
+    while done < size and (chunk := os.read(source, min(CHUNK_BYTES, size - done))):
+        view = memoryview(chunk)
+        while view:
+            view = view[os.write(copy, view) :]
+        done += len(chunk)
+    return done

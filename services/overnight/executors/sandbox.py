@@ -1,0 +1,166 @@
+"""One single-use sandbox on this host: the verbs, whatever its walls are made of."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from overnight.contracts.errors import SandboxUnavailableError
+from overnight.contracts.execution import (
+    Collected,
+    Deadline,
+    Execution,
+    Exit,
+    OutputSink,
+    SandboxSpec,
+)
+from overnight.executors.cage import Cage, Ending, unavailable
+from overnight.executors.collect import collect
+from overnight.executors.cpu import CpuMeter
+from overnight.executors.pipes import BoundedLog, Pump
+from overnight.executors.records import Record, UserSlot
+from overnight.executors.supervision import KillSwitch, Supervision, Watched
+from overnight.executors.tree import Place
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """What a sandbox holds on this host until it is destroyed."""
+
+    record: Record
+    slot: UserSlot | None
+    place: Place
+
+
+class LocalSandbox:
+    """See the contract. The command stands at a gate after `start`; `wait` opens it.
+
+    So that not one instruction of a candidate ever runs without an armed deadline.
+    """
+
+    def __init__(self, spec: SandboxSpec, holdings: Holdings, build: Callable[[], Cage]) -> None:
+        self._spec = spec
+        self._holdings = holdings
+        self._cage = build()
+        self._switch = KillSwitch()
+        self._lock = threading.Lock()  # kill comes from any thread, also while we free things
+        self._destroyed = False
+        self._launched = False
+        self._start_called = math.nan
+
+    def start(self, snapshot: Path) -> None:
+        """Fill the private copy, set the walls up and bring the command to its gate."""
+        self._start_called = time.monotonic()
+        if self._destroyed or self._launched:
+            raise RuntimeError("a sandbox is started once")
+        try:
+            with unavailable(f"the snapshot {snapshot} could not be copied"):
+                files = self._holdings.place.fill(snapshot)
+            self._launched = True
+            self._cage.launch(files)
+        except BaseException:
+            self.destroy()
+            raise
+
+    def wait(self, deadline: Deadline, on_output: OutputSink) -> Execution:
+        """Open the gate, then watch until the sandbox is empty."""
+        if self._destroyed or not self._launched:
+            raise RuntimeError("wait follows start, once")
+        limits = self._spec.limits
+        with unavailable(f"cannot write {self._spec.log_path}"):
+            output = BoundedLog(self._spec.log_path, limits.log_head_bytes, limits.log_tail_bytes)
+        try:
+            if self._switch.pressed_at is not None:
+                self._cage.kill()  # then nothing waits at the gate any more
+            started = time.monotonic()
+            meter = self._cage.open(deadline.wall_seconds)
+            seen = Supervision(
+                cage=self._cage,
+                pump=Pump(*self._cage.streams(), output, on_output),
+                switch=self._switch,
+                deadline=deadline,
+                memory_bytes=None if self._cage.limits_memory() else limits.memory_bytes,
+                meter=meter,
+                seen=Watched(started),
+            ).run()
+            return self._execution(seen, meter, output)
+        finally:
+            output.close()
+
+    def kill(self) -> None:
+        """End it now; `wait` then returns Exit.KILLED."""
+        self._switch.press()
+        with self._lock:
+            if self._launched and not self._destroyed:
+                self._cage.kill()
+
+    def collect(self, into: Path) -> tuple[Collected, ...]:
+        """Copy what the command left in /out."""
+        with unavailable("what the command left could not be taken"):
+            return collect(self._holdings.place.out, into, self._spec.limits.out_bytes)
+
+    def destroy(self) -> None:
+        """Kill, free and remove everything but run.log."""
+        with self._lock:
+            if self._destroyed:
+                return
+            self._destroyed = True
+            gone = self._cage.close()
+        self._switch.close()
+        try:
+            self._holdings.place.remove()
+        except OSError as error:
+            gone = False
+            log.error("sandbox_not_removed", scratch=str(self._spec.scratch), error=str(error))
+        if gone:
+            self._holdings.record.remove()
+        else:
+            self._holdings.record.abandon()
+        if self._holdings.slot is not None:
+            self._holdings.slot.release()
+
+    def _execution(self, seen: Watched, meter: CpuMeter, output: BoundedLog) -> Execution:
+        survivors = self._cage.survivors()
+        exit_, ending = self._verdict(seen)
+        wall = seen.ended - seen.started
+        used = meter.read()
+        if survivors or not seen.emptied:
+            log.error("sandbox_survivors", sandbox=self._spec.sandbox_id, survivors=survivors)
+        return Execution(
+            exit=exit_,
+            exit_code=ending.exit_code,
+            signal=ending.signal,
+            wall_seconds=wall,
+            cpu_seconds=used,
+            cpu_source=meter.source,
+            cpu_share=used / wall if wall > 0 else None,
+            kill_latency_seconds=None if seen.killed is None else seen.ended - seen.due,
+            survivors=survivors,
+            max_rss_bytes=seen.peak_bytes or None,
+            isolation=self._cage.isolation,
+            log_bytes=output.written_bytes,
+            log_truncated=output.truncated,
+            start_seconds=seen.started - self._start_called,
+        )
+
+    def _verdict(self, seen: Watched) -> tuple[Exit, Ending]:
+        if seen.killed is not None:
+            return seen.killed, Ending(exit_code=None, signal=None)
+        if self._switch.pressed_at is not None:
+            # The kill emptied it before the loop saw the wish.
+            seen.killed, seen.due = Exit.KILLED, self._switch.pressed_at
+            return Exit.KILLED, Ending(exit_code=None, signal=None)
+        if self._cage.oom_kills():
+            with contextlib.suppress(SandboxUnavailableError):
+                return Exit.OOM, self._cage.ending()
+            return Exit.OOM, Ending(exit_code=None, signal=None)
+        return Exit.EXITED, self._cage.ending()

@@ -1,0 +1,102 @@
+"""Counts live processes of a sandbox from outside, through /proc."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+
+def namespace_of(pid: int) -> tuple[int, int]:
+    """Identity of a process's PID namespace. Raises OSError when it is gone.
+
+    The number is given to the next namespace once the last reference is gone: hold an open
+    descriptor of it for as long as you compare.
+    """
+    status = os.stat(f"/proc/{pid}/ns/pid")
+    return status.st_dev, status.st_ino
+
+
+def alive_in_namespace(namespace: tuple[int, int]) -> list[int]:
+    """Live processes of that PID namespace."""
+    return [pid for pid in _live() if _namespace_or_none(pid) == namespace]
+
+
+def alive_with_marker(marker: bytes) -> list[int]:
+    """Live processes that carry *marker* in arguments or environment, except ourselves.
+
+    Only where there is no namespace: a process can lose its marker by executing another program.
+    """
+    return [pid for pid in _live() if pid != os.getpid() and marker in _words(pid)]
+
+
+def end_all(marker: bytes, patience_seconds: float = 5.0) -> bool:
+    """SIGKILL whatever carries *marker* until nothing does; False if something stayed."""
+    until = time.monotonic() + patience_seconds
+    while pids := alive_with_marker(marker):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def descendants(pid: int) -> list[int]:
+    """*pid* and all below it. In a PID namespace that is everything below its first process."""
+    found, queue = [], [pid]
+    while queue:
+        current = queue.pop()
+        found.append(current)
+        queue += _children(current)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    children: list[int] = []
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return children
+    for thread in threads:
+        try:
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                children += [int(word) for word in file.read().split()]
+        except OSError:
+            continue
+    return children
+
+
+def _live() -> Iterator[int]:
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                text = file.read()
+        except OSError:
+            continue
+        # The name in brackets may hold anything, also brackets: the state follows the last one.
+        if text[text.rindex(b")") + 2 :][:1] not in (b"Z", b"X"):
+            yield int(name)
+
+
+def _namespace_or_none(pid: int) -> tuple[int, int] | None:
+    try:
+        return namespace_of(pid)
+    except OSError:
+        return None
+
+
+def _words(pid: int) -> bytes:
+    words = b""
+    for name in ("cmdline", "environ"):
+        try:
+            with open(f"/proc/{pid}/{name}", "rb") as file:
+                words += file.read() + b"\0"
+        except OSError:
+            continue
+    return words
