@@ -1,6 +1,7 @@
 """Configuration: the only room that reads environment variables and YAML."""
 
 from overnight.configuration.candidate import candidate_env
+from overnight.configuration.command import split_command
 from overnight.configuration.digests import changed_track_keys, config_digest, track_digest
 from overnight.configuration.interpreter import (
     ResolvedCommand,
@@ -54,6 +55,7 @@ __all__ = [
     "resolve_loop",
     "resolve_python",
     "socket_dir",
+    "split_command",
     "state_dir",
     "track_digest",
 ]

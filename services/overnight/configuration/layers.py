@@ -25,9 +25,9 @@ _TEXT_KEYS = frozenset(
 )
 
 
-def file_layer(path: Path, label: str, *, is_track: bool = False) -> Layer:
-    """A YAML file's values. Raises ConfigError naming the file and line."""
-    document = load_document(path, label)
+def file_layer(source: Path | str, label: str, *, is_track: bool = False) -> Layer:
+    """A YAML file's (or text's) values. Raises ConfigError naming the file and line."""
+    document = load_document(source, label)
     names = {key: f"{label}:{line}" for key, line in document.lines.items()}
     return Layer(
         label=label, values=document.values, names=names, names_keys=False, is_track=is_track

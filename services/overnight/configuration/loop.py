@@ -48,21 +48,28 @@ def resolve_loop(
     flags: Mapping[str, object],
     environ: Mapping[str, str],
     track: Path | None = None,
+    loop_text: str | None = None,
 ) -> ResolvedLoop:
     """The bindings of *repo*. *flags*: dotted key -> value, None for a flag that was not given.
+
+    *loop_text* stands in for the repository's loop.run.yaml, to check one before it is written.
 
     Raises:
         ConfigError: one line that names the file and line, variable or flag, and the fix.
     """
     try:
-        return _resolve(repo, flags, environ, track)
+        return _resolve(repo, flags, environ, track, loop_text)
     except ConfigError as error:
         # Messages quote what the user wrote, wherever it came from: one line, whatever it holds.
         raise ConfigError(printable(str(error))) from error
 
 
 def _resolve(
-    repo: Path, flags: Mapping[str, object], environ: Mapping[str, str], track: Path | None
+    repo: Path,
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    track: Path | None,
+    loop_text: str | None,
 ) -> ResolvedLoop:
     folder = Path(os.path.realpath(repo))
     if not folder.is_dir():
@@ -71,7 +78,9 @@ def _resolve(
     if track is not None:
         layers.append(file_layer(track, track.name, is_track=True))
     loop_file = folder / LOOP_FILE
-    if loop_file.exists() or loop_file.is_symlink():
+    if loop_text is not None:
+        layers.append(file_layer(loop_text, LOOP_FILE))
+    elif os.path.lexists(loop_file):
         layers.append(file_layer(loop_file, LOOP_FILE))
     layers += [environment_layer(environ), flag_layer(flags)]
     merged = _merge(leaves(layer) for layer in layers)

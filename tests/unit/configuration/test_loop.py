@@ -518,3 +518,12 @@ def test_any_keys_beside_the_plain_ones_are_a_config_or_one_line(
 def test_any_variable_is_a_config_or_one_line(repo: Path, key: str, value: str) -> None:
     (repo / "loop.run.yaml").write_text(PLAIN)
     assert_config_or_one_line(repo, {f"OVERNIGHT_{key.upper()}": value})
+
+
+def test_the_bundled_track_is_a_whole_loop() -> None:
+    track = Path(__file__).parents[3] / "harness/tracks/tiny_lm"
+    found = resolve_loop(track, flags={}, environ={}, track=track / "track.yaml")
+
+    assert found.config.metric.name == "val_bpb"
+    assert found.config.gate is Gate.CPU_TIME
+    assert found.origin("budget").startswith("track.yaml:")
