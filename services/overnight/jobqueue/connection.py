@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 import redis
 from redis.backoff import ExponentialBackoff
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoPermissionError, RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from overnight.contracts.errors import ConfigError, InfrastructureError
@@ -56,12 +57,15 @@ def edge(doing: str) -> Iterator[None]:
         yield
     except RedisError as error:
         said = " ".join(str(error).split())[:300] or type(error).__name__
-        fix = (
-            "give this user the rights in the Redis ACL"
-            if isinstance(error, NoPermissionError)
-            else "is Redis up?"
-        )
-        raise InfrastructureError(f"redis, {doing}: {said}; {fix}") from error
+        raise InfrastructureError(f"redis, {doing}: {said}; {_fix(error)}") from error
+
+
+def _fix(error: RedisError) -> str:
+    if isinstance(error, NoPermissionError | AuthenticationError):
+        return "give this user the password and rights of the Redis ACL"
+    if isinstance(error, RedisConnectionError | RedisTimeoutError):
+        return "is Redis up?"
+    return "look into the server's log, memory and role"
 
 
 def text_of(raw: bytes | str) -> str:

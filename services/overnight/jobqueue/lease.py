@@ -60,16 +60,15 @@ class Leases:
         key = keys.lease(self._sid, id, attempt)
         was_gone = False
 
-        def step(pipe: Pipeline) -> Renewal | None:
+        def step(pipe: Pipeline) -> Renewal:
             nonlocal was_gone
             raw = pipe.get(key)
             if raw is not None and text_of(raw) != runner:
                 return Renewal.LOST if was_gone else Renewal.FOREIGN
             was_gone = raw is None
             pipe.multi()
-            pipe.set(key, runner, px=self._ttl_ms, nx=raw is None, xx=raw is not None)
-            if not pipe.execute()[0]:
-                return None  # it expired, or was taken, since we looked
+            pipe.set(key, runner, px=self._ttl_ms)
+            pipe.execute()  # WATCH stops it when the lease expired or was taken since we looked
             if was_gone:
                 log.warning("lease_taken_again", experiment_id=id, attempt=attempt, runner=runner)
             return Renewal.HELD
@@ -96,17 +95,15 @@ class Leases:
             raw = self._redis.get(keys.lease(self._sid, id, attempt))
         return None if raw is None else text_of(raw)
 
-    def _settle(self, doing: str, key: str, step: Callable[[Pipeline], T | None]) -> T:
+    def _settle(self, doing: str, key: str, step: Callable[[Pipeline], T]) -> T:
         """Run *step* under WATCH until nobody wrote in between."""
         with edge(doing), self._redis.pipeline() as pipe:
             for _ in range(_TRIES):
                 try:
                     pipe.watch(key)  # type: ignore[no-untyped-call]
-                    found = step(pipe)
+                    return step(pipe)
                 except WatchError:
                     continue
                 finally:
                     pipe.reset()
-                if found is not None:
-                    return found
         raise InfrastructureError(f"redis, {doing}: {key} changed {_TRIES} times under our hands")

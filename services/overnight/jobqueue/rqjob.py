@@ -127,7 +127,7 @@ class ExperimentQueue(Queue):
         )
 
     def get_redis_server_version(self) -> tuple[int, int, int]:
-        # INFO is @dangerous in an ACL. 6.2 is the oldest that has BLMOVE, which we need anyway.
+        # rq asks by INFO, which is @dangerous in an ACL. BLMOVE came with 6.2, and we need it.
         return (6, 2, 0)
 
     def enqueue_dependents(self, *_: Any, **__: Any) -> None:

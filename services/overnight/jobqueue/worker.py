@@ -69,6 +69,7 @@ class PoolWorker:
         """
         backoff = ExponentialBackoff(cap=1.0, base=0.05)
         failures = 0
+        self._announce_at = 0.0
         while not self._should_stop():
             try:
                 with edge("working off a queue"):

@@ -166,7 +166,7 @@ def test_planted_webhooks_are_not_sent(redis_server, make_job, then_a_healthy_jo
 
 
 def test_planted_retries_repeats_and_dependents_start_nothing(
-    redis_server, make_job, then_a_healthy_job_works
+    redis_server, make_job, wait_until, then_a_healthy_job_works
 ):
     queue = Queue(
         "experiments.default", connection=redis_server.client(), serializer=JSONSerializer
@@ -181,9 +181,13 @@ def test_planted_retries_repeats_and_dependents_start_nothing(
     plant(redis_server.client(), 3, data, retries_left="5")
 
     worker, jobs = then_a_healthy_job_works()
+    jobs.push("default", make_job(1001))  # stands behind all that the first ones may have started
+    wait_until(lambda: 1001 in worker.ids)
 
-    assert worker.ids == [1, 1000]
+    assert worker.ids == [1, 1000, 1001]
     assert [parked.job for parked in jobs.parked()] == [f"{SID}-3-1"]
+    assert not redis_server.client().exists("rq:scheduled:experiments.default")
+    assert redis_server.client().hget(f"rq:job:{SID}-1-1", "status") == b"finished"
 
 
 SHAPES: dict[str, tuple[bytes, dict[str, str]]] = {

@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from redis.client import Pipeline
 
 from overnight.contracts.errors import InfrastructureError
 from overnight.jobqueue import keys
@@ -81,20 +82,41 @@ def test_only_its_owner_releases_a_lease(leases):
     assert leases.owner(1, 1) is None
 
 
-def test_a_lease_taken_under_our_hands_is_not_overwritten(redis_server, leases, monkeypatch):
+@pytest.mark.parametrize(("ours_stood", "found"), [(True, Renewal.FOREIGN), (False, Renewal.LOST)])
+def test_a_lease_taken_under_our_hands_is_not_overwritten(
+    redis_server, leases, monkeypatch, ours_stood, found
+):
     """Another takes it between our look and our write: WATCH must see that."""
     client = redis_server.client()
     key = keys.lease(SID, 1, 1)
-    real_multi = type(client.pipeline()).multi
+    if ours_stood:
+        leases.claim(1, 1, "a")
+    real_multi = Pipeline.multi
 
-    def multi_after_another_took_it(pipe) -> None:
+    def multi_after_another_took_it(pipe: Pipeline) -> None:
         monkeypatch.undo()
         client.set(key, "b", px=15_000)
         real_multi(pipe)
 
-    monkeypatch.setattr(type(client.pipeline()), "multi", multi_after_another_took_it)
+    monkeypatch.setattr(Pipeline, "multi", multi_after_another_took_it)
 
-    assert leases.renew(1, 1, "a") is Renewal.LOST
+    assert leases.renew(1, 1, "a") is found
+    assert leases.owner(1, 1) == "b"
+
+
+def test_a_release_never_takes_another_runners_lease_away(redis_server, leases, monkeypatch):
+    client = redis_server.client()
+    leases.claim(1, 1, "a")
+    real_multi = Pipeline.multi
+
+    def multi_after_another_took_it(pipe: Pipeline) -> None:
+        monkeypatch.undo()
+        client.set(keys.lease(SID, 1, 1), "b", px=15_000)
+        real_multi(pipe)
+
+    monkeypatch.setattr(Pipeline, "multi", multi_after_another_took_it)
+
+    assert not leases.release(1, 1, "a")
     assert leases.owner(1, 1) == "b"
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import threading
 import time
 
+import pytest
+
+from overnight.contracts.errors import InfrastructureError
 from overnight.jobqueue.connection import connect
 from overnight.jobqueue.jobs import Jobs
 from redis_server import RedisServer
@@ -113,6 +116,27 @@ def test_a_job_that_ends_while_redis_is_away_ends_once(
     redis_server.start()
 
     Jobs(connect(redis_server.url)).push("default", make_job(2))
+    wait_until(lambda: worker.ids == [1, 2])
+
+
+def test_a_full_or_read_only_redis_is_waited_for(redis_server, start_worker, make_job, wait_until):
+    jobs = Jobs(connect(redis_server.url))
+    worker = start_worker()
+    client = redis_server.client()
+    client.config_set("maxmemory", "1")
+    with pytest.raises(InfrastructureError, match="memory"):
+        jobs.push("default", make_job(1))
+    time.sleep(0.7)  # longer than the worker blocks: it has met the refusal too
+    client.config_set("maxmemory", "0")
+    jobs.push("default", make_job(1))
+    wait_until(lambda: worker.ids == [1])
+
+    client.execute_command("REPLICAOF", "127.0.0.1", "1")
+    with pytest.raises(InfrastructureError):
+        jobs.push("default", make_job(2))
+    time.sleep(0.7)
+    client.execute_command("REPLICAOF", "NO", "ONE")
+    jobs.push("default", make_job(2))
     wait_until(lambda: worker.ids == [1, 2])
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
 
 import pytest
@@ -11,6 +14,7 @@ from overnight.jobqueue import keys
 from overnight.jobqueue.connection import connect
 from overnight.jobqueue.jobs import Jobs
 from overnight.jobqueue.rqjob import QUEUED_TTL_SECONDS
+from overnight.jobqueue.worker import PoolWorker
 
 SID = "0123456789ab"
 
@@ -147,6 +151,26 @@ def test_an_idle_worker_stops_within_a_second(redis_server, start_worker):
 
     assert worker.stop() < 1.0
     assert worker.died is None
+
+
+def test_a_worker_runs_in_its_callers_thread_and_leaves_signals_alone(redis_server, make_job):
+    """No fork, no helper thread, no SIGALRM: the caller's handlers and limits stay its own."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    before = [signal.getsignal(number) for number in numbers]
+    seen: list[tuple[object, ...]] = []
+
+    def look(payload: str) -> None:
+        handlers = [signal.getsignal(number) for number in numbers]
+        seen.append((os.getpid(), threading.current_thread(), threading.active_count(), handlers))
+
+    here = (os.getpid(), threading.current_thread(), threading.active_count(), before)
+    connection = connect(redis_server.url)
+    Jobs(connection).push("default", make_job(1))
+    PoolWorker(connection, "default", "slot-0", look, lambda: bool(seen)).work()
+
+    assert seen == [here]
+    assert [signal.getsignal(number) for number in numbers] == before
+    assert threading.active_count() == here[2]
 
 
 def test_an_error_of_ours_ends_the_job_and_a_bug_ends_the_worker(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import sys
+import tracemalloc
 import zlib
 from functools import cache
 
@@ -111,8 +112,14 @@ def test_a_timeout_without_bounds_is_refused(timeout: bytes):
 
 
 def test_a_compressed_bomb_is_not_unpacked():
+    bomb = zlib.compress(b" " * 50_000_000)
+    tracemalloc.start()
     with pytest.raises(WireError, match="longer"):
-        restored(zlib.compress(b" " * 50_000_000))
+        restored(bomb)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak_bytes < 20_000_000
 
 
 def test_a_key_without_data_is_no_job():
