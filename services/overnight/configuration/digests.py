@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from overnight.contracts.loop import RESUMABLE, LoopConfig
+from overnight.contracts.loop import LoopConfig, comparable
 from overnight.contracts.wire import canonical, digest, dump
 
 
@@ -13,15 +13,14 @@ def config_digest(config: LoopConfig) -> str:
 
 def track_digest(config: LoopConfig, frozen_digest: str) -> str:
     """SHA-256 of the bindings that results depend on, and of the frozen files' content."""
-    values = {key: value for key, value in dump(config).items() if key not in RESUMABLE}
-    return digest(canonical({"frozen": frozen_digest, "bindings": values}))
+    return digest(canonical({"frozen": frozen_digest, "bindings": comparable(config)}))
 
 
 def changed_track_keys(before: LoopConfig, after: LoopConfig) -> tuple[str, ...]:
     """The keys that differ and open a new comparison track, as `budget: 300.0 -> 60.0`."""
-    old, new = dump(before), dump(after)
+    old, new = comparable(before), comparable(after)
     return tuple(
         f"{key}: {canonical(old[key])} -> {canonical(new[key])}"
         for key in sorted(new)
-        if key not in RESUMABLE and old[key] != new[key]
+        if old[key] != new[key]
     )

@@ -46,7 +46,7 @@ UNBUILT: dict[KeyPath, tuple[object, ...]] = {
     ("policy", "simplicity", "tie_epsilon"): ("auto",),
     **{
         ("policy", "limits", name): (None,)
-        for name in ("experiments", "hours", "gpu_hours", "usd", "vram_gb")
+        for name in ("gpu_hours", "usd", "vram_gb")
     },
     ("policy", "limits", "per_experiment", "gpu_hours"): (None,),
     ("policy", "limits", "per_experiment", "usd"): (None,),

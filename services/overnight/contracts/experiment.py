@@ -46,6 +46,7 @@ class ExperimentJob(Wire):
     run_cmd: Annotated[tuple[str, ...], Field(min_length=1)]
     metric: MetricName
     editable_files: tuple[RelativePath, ...]
+    frozen_files: tuple[RelativePath, ...] | None = None  #: None: all but the editable ones
     budget: Annotated[float, Field(gt=0)]
     gate: str
     wall_seconds: Annotated[float, Field(gt=0)]  #: SIGKILL, from process start

@@ -77,8 +77,19 @@ class SessionOpened(Wire):
     base_digest: Digest
     base_head: str | None  #: the user's HEAD at the time, for the record
     branch: str | None  #: session branch with `branches`
+    branch_prefix: str | None = None  #: before `<id>-<slug>` with `branches`
     code_version: str
     policy_version: Annotated[int, Field(ge=1)]
+
+
+class Opening(Wire):
+    """opening.json: what the next orchestrator start opens with, and what only this host knows."""
+
+    session: SessionOpened
+    repo: str  #: the user's folder, absolute, at the time of this run
+    argv: Annotated[tuple[str, ...], Field(min_length=1)]  #: run_cmd with its program resolved
+    python: str  #: interpreter that candidates see
+    runners: Annotated[int, Field(ge=1)]
 
 
 class Proposed(Wire):

@@ -54,6 +54,7 @@ class ExperimentState:
     final_seq: int | None = None
     decision: Decision | None = None
     decision_seq: int | None = None
+    first_decision_seq: int | None = None
     decisions: int = 0
 
     @property
@@ -187,6 +188,7 @@ def _decision(state: SessionState, row: Row, body: wire.Wire) -> None:
     decision = cast(Decision, body)
     experiment = state.experiments[decision.id]
     experiment.decision, experiment.decision_seq = decision, row.seq
+    experiment.first_decision_seq = experiment.first_decision_seq or row.seq
     experiment.decisions += 1
     if decision.id in state.undecided:
         state.undecided.remove(decision.id)

@@ -6,7 +6,6 @@ import errno
 import fcntl
 import os
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 from overnight.contracts import wire
@@ -18,6 +17,7 @@ from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import SessionState
 from overnight.ledger.head import head_problem, read_head
 from overnight.ledger.reader import LedgerTail
+from overnight.ledger.stamp import utc_label
 
 
 class LedgerWriter:
@@ -161,11 +161,6 @@ class LedgerWriter:
             os.replace(self._staged_head, self._files.head)
         except OSError as error:
             raise InfrastructureError(f"{self._files.head}: {error.strerror}") from error
-
-
-def utc_label() -> str:
-    """Now in UTC, RFC 3339 with milliseconds. A label for people, never compared."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _unterminated_tail(path: Path) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from overnight.contracts import rows, wire
 from overnight.contracts.experiment import Decision, ExperimentJob, ExperimentResult
 from overnight.contracts.rows import LedgerMessage
@@ -11,8 +13,17 @@ from overnight.ledger.fold import SessionState
 SENDER = "orchestrator"
 
 
-def job_for(state: SessionState, experiment_id: int, env: dict[str, str]) -> ExperimentJob:
-    """The job of an experiment's open attempt. *env* is what the harness tells the candidate."""
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """How this host starts candidates: resolved once a run, the same for all its jobs."""
+
+    argv: tuple[str, ...]
+    python: str | None
+    env: dict[str, str]  #: what the harness tells every candidate
+
+
+def job_for(state: SessionState, experiment_id: int, launch: Launch) -> ExperimentJob:
+    """The job of an experiment's open attempt."""
     experiment = state.experiments[experiment_id]
     attempt, proposed, config = experiment.open_attempt, experiment.proposed, state.config
     assert attempt is not None and config is not None and state.opened is not None  # noqa: S101
@@ -26,17 +37,18 @@ def job_for(state: SessionState, experiment_id: int, env: dict[str, str]) -> Exp
         commit=proposed.commit,
         tree_digest=proposed.tree_digest,
         parent_digest=parent.proposed.tree_digest if parent else None,
-        run_cmd=config.run_cmd,
+        run_cmd=launch.argv,
         metric=config.metric.name,
         editable_files=config.editable_files,
+        frozen_files=None if isinstance(config.frozen_files, str) else config.frozen_files,
         budget=config.budget,
         gate=config.gate.value,
         wall_seconds=attempt.issued.wall_seconds,
         cpu_seconds=attempt.issued.cpu_seconds,
-        env={**env, **config.env},
+        env={**launch.env, **config.env},
         pass_env=config.pass_env,
         reads=config.reads,
-        python=config.python,
+        python=launch.python,
         network=config.network,
         memory_mb=config.memory_mb,
         plausible_min=config.plausible.min,

@@ -35,7 +35,7 @@ class Tree:
 class LedgerPort(Protocol):
     """The write path. Raises InfrastructureError when Redis can't be reached."""
 
-    def send(self, message: LedgerMessage) -> None:
+    def send(self, message: LedgerMessage) -> object:
         """Hand *message* to the recorder; sending it again changes nothing."""
         ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
@@ -68,14 +68,14 @@ class Orchestrator:
         *,
         bounds: Bounds,
         timing: Timing,
-        env: Mapping[str, str],
+        launch: jobs.Launch,
         starter: str,
     ) -> None:
         self._ports = ports
         self._opening = opening.model_copy(update={"starter": starter})
         self._bounds = bounds
         self._timing = timing
-        self._env = dict(env)
+        self._launch = launch
         self.state = SessionState()
         self.epoch = 0
         self.outcome: rows.SessionClosed | None = None
@@ -118,6 +118,11 @@ class Orchestrator:
             return False
         self._do(action)
         return self._settle(now)
+
+    @property
+    def waits_for_an_answer(self) -> bool:
+        """Is a message under way, so that looking again soon is worth it?"""
+        return self._pending is not None
 
     def _fold(self) -> None:
         for row in self._ports.rows():
@@ -203,7 +208,7 @@ class Orchestrator:
         """After a start, a restart of Redis or a flush: what nobody has is pushed again."""
         for fence in list(self._missing_since):
             log.info("requeued", experiment_id=fence[0], attempt=fence[1])
-            self._ports.queue.push(jobs.job_for(self.state, fence[0], self._env))
+            self._ports.queue.push(jobs.job_for(self.state, fence[0], self._launch))
             del self._missing_since[fence]
 
     def _view(self, now: float) -> QueueView:
@@ -259,7 +264,7 @@ class Orchestrator:
 
     def _push(self, experiment_id: int) -> None:
         try:
-            self._ports.queue.push(jobs.job_for(self.state, experiment_id, self._env))
+            self._ports.queue.push(jobs.job_for(self.state, experiment_id, self._launch))
         except InfrastructureError:
             self._requeue_at = 0.0  # with the first look that succeeds
             raise

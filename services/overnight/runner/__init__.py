@@ -1,1 +1,1 @@
-"""The runner room."""
+"""Runs: one runner a device; lease, sandbox, outbox."""

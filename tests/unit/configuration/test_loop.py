@@ -289,7 +289,7 @@ LATER = [
     "policy: {require_program: true}",
     "policy: {simplicity: {per_line: 0.1}}",
     "policy: {confirm: {runs: 2}}",
-    "policy: {limits: {hours: 8}}",
+    "policy: {limits: {usd: 8}}",
     "policy: {limits: {per_experiment: {usd: 1}}}",
     "proposer: {name: llm, model: x}",
     "proposer: agent",

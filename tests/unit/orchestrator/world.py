@@ -15,6 +15,7 @@ from overnight.contracts.rows import Ack, LedgerMessage, Row
 from overnight.contracts.status import RowKind
 from overnight.ledger import chain
 from overnight.ledger.fold import SessionState
+from overnight.orchestrator.jobs import Launch
 from overnight.orchestrator.planning import Bounds, Fence
 from overnight.orchestrator.ports import Look, Ports, Tree
 from overnight.orchestrator.service import Orchestrator, Timing
@@ -22,6 +23,7 @@ from overnight.recorder.service import Recorder
 from tests.unit.ledger.history_of import SID, opening
 
 LEASE_SECONDS = 15.0
+LAUNCH = Launch(argv=("python", "train.py"), python=None, env={})
 
 
 class MemoryWriter:
@@ -102,7 +104,7 @@ class World:
         ports = Ports(rows=rows, ledger=self, queue=self, trees=self, proposer=self)  # type: ignore[arg-type]
         starter = f"start-{next(self.entry_ids)}"
         return Orchestrator(
-            ports, self.opening, bounds=self.bounds, timing=Timing(), env={}, starter=starter
+            ports, self.opening, bounds=self.bounds, timing=Timing(), launch=LAUNCH, starter=starter
         )
 
     def send(self, message: LedgerMessage) -> None:
@@ -177,13 +179,13 @@ class World:
         if not self.stream:
             return
         entry, text = self.stream[0]
-        answer = self.recorder.handle(text)
+        message = wire.decode(LedgerMessage, text)
+        ack = self.recorder.handle(message)
         if crash_after == "append":
             return self.crash_recorder()
-        assert answer.key is not None
-        self.acks[answer.key] = answer.ack
-        if answer.ack.seq is not None:
-            self.acked_ever[answer.key] = answer.ack.seq
+        self.acks[message.key] = ack
+        if ack.seq is not None:
+            self.acked_ever[message.key] = ack.seq
         if crash_after == "ack":
             return self.crash_recorder()
         self.stream = [e for e in self.stream if e[0] != entry]

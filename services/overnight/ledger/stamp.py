@@ -1,0 +1,10 @@
+"""The wall clock as a label for people. Nothing is ever compared or timed with it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def utc_label() -> str:
+    """Now in UTC, RFC 3339 with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

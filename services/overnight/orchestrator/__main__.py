@@ -1,0 +1,174 @@
+"""`python -m overnight.orchestrator`: the one decider of one session."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+
+from overnight import lifeline, telemetry
+from overnight.configuration import (
+    OrchestratorSettings,
+    candidate_env,
+    load_settings,
+    process_environ,
+)
+from overnight.contracts import wire
+from overnight.contracts.errors import (
+    InfrastructureError,
+    LedgerError,
+    OvernightError,
+    SessionHeldError,
+    WireError,
+)
+from overnight.contracts.loop import LoopConfig
+from overnight.contracts.rows import Opening
+from overnight.jobqueue.connection import connect
+from overnight.jobqueue.flags import Flags
+from overnight.jobqueue.jobs import Jobs
+from overnight.jobqueue.lease import Leases
+from overnight.jobqueue.stream import LedgerSender
+from overnight.ledger.files import SessionFiles
+from overnight.ledger.identity import read_identity
+from overnight.ledger.reader import LedgerTail
+from overnight.orchestrator.jobs import Launch
+from overnight.orchestrator.planning import Bounds
+from overnight.orchestrator.ports import Ports
+from overnight.orchestrator.redis_ports import RedisQueue
+from overnight.orchestrator.service import Orchestrator, Timing
+from overnight.orchestrator.session_trees import SessionTrees
+from overnight.plugins import PROPOSERS, load
+from overnight.snapshots import userrepo
+from overnight.snapshots.store import SnapshotStore
+
+log = structlog.get_logger()
+
+PENDING_SECONDS = 0.005  #: between two looks while an answer is under way
+IDLE_SECONDS = 0.05  #: between two looks at the ledger otherwise
+BACKOFF_SECONDS = (0.1, 0.3, 1.0, 2.0)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run until the session's run is over. Exit 0, 1 when the baseline failed, 3 on our faults."""
+    options = _parse(argv)
+    telemetry.configure("orchestrator")
+    life = lifeline.Lifeline()
+    life.catch_signals()
+    lifeline.die_with_parent(options.lifeline_fd)
+    try:
+        return _serve(options, life)
+    except OvernightError as error:
+        log.error("orchestrator_failed", reason=str(error))
+        return error.exit_code
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="overnight orchestrator", description=__doc__)
+    parser.add_argument("--dir", type=Path, required=True, help="the session's directory")
+    parser.add_argument("--redis", required=True, help="redis:// or unix:// address")
+    parser.add_argument("--pool", default="default", help="pool that jobs go to")
+    parser.add_argument("--lifeline-fd", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
+    return parser.parse_args(argv)
+
+
+def read_opening(files: SessionFiles) -> Opening:
+    """What `overnight run` resolved. Raises LedgerError when it is not there or damaged."""
+    try:
+        return wire.decode(Opening, files.opening.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, WireError) as error:
+        raise LedgerError(f"{files.opening}: {error}; start it with `overnight run`") from error
+
+
+def _lock(files: SessionFiles) -> int:
+    fd = os.open(files.orchestrator_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(fd)
+        raise SessionHeldError("another orchestrator runs for this session") from error
+    return fd
+
+
+def _build(options: argparse.Namespace, files: SessionFiles, opening: Opening) -> Orchestrator:
+    settings = load_settings(OrchestratorSettings, process_environ())
+    identity = read_identity(files)
+    config = wire.build(LoopConfig, opening.session.config)
+    connection = connect(options.redis)
+    user = userrepo.find(Path(opening.repo)) if opening.session.branch else None
+    trees = SessionTrees(
+        store=SnapshotStore(files.root),
+        opened=opening.session,
+        editable=config.editable_files,
+        user=user,
+    )
+    trees.store.create(trees.store.prefix)
+    queue = RedisQueue(
+        Jobs(connection),
+        Leases(connection, identity.sid),
+        Flags(connection),
+        identity.sid,
+        options.pool,
+    )
+    ports = Ports(
+        rows=LedgerTail(files.ledger).poll,
+        ledger=LedgerSender(connection, identity.sid),
+        queue=queue,
+        trees=trees,
+        proposer=load(PROPOSERS, config.proposer.name)(dict(config.proposer.options)),
+    )
+    return Orchestrator(
+        ports,
+        opening.session,
+        bounds=Bounds(
+            in_flight=opening.runners + config.policy.prefetch,
+            max_attempts=settings.max_attempts,
+            lost_after_seconds=settings.lost_after_seconds,
+            rejected_pause=settings.rejected_pause,
+        ),
+        timing=Timing(look_seconds=settings.poll_seconds),
+        launch=Launch(
+            argv=opening.argv, python=opening.python, env=candidate_env(config, {}, config.seed)
+        ),
+        starter=os.urandom(8).hex(),
+    )
+
+
+def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
+    files = SessionFiles(options.dir)
+    lock = _lock(files)
+    try:
+        orchestrator = _build(options, files, read_opening(files))
+        lifeline.say_ready(options.ready_fd)
+        failures = 0
+        while not life.should_stop():
+            try:
+                busy = orchestrator.step(time.monotonic())
+                failures = 0
+            except SessionHeldError:
+                raise
+            except InfrastructureError as error:
+                if failures == 0:
+                    log.warning("orchestrator_waits", reason=str(error))
+                life.ending.wait(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)])
+                failures += 1
+                continue
+            if orchestrator.outcome is not None:
+                log.info("run_over", outcome=orchestrator.outcome.outcome)
+                return 1 if orchestrator.outcome.outcome == "baseline_failed" else 0
+            if not busy:
+                pending = orchestrator.waits_for_an_answer
+                life.ending.wait(PENDING_SECONDS if pending else IDLE_SECONDS)
+        return 0
+    finally:
+        os.close(lock)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

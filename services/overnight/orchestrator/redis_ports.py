@@ -1,0 +1,54 @@
+"""The orchestrator's queue over Redis. A hint: whatever is lost here comes again from the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from overnight.contracts.experiment import ExperimentJob
+from overnight.jobqueue.flags import Flags
+from overnight.jobqueue.jobs import Jobs
+from overnight.jobqueue.lease import Leases
+from overnight.orchestrator.planning import Fence
+from overnight.orchestrator.ports import Look
+
+MARKER = "queue"  #: a sign that dies with Redis's memory
+MARKER_SECONDS = 7 * 86400.0
+
+
+class RedisQueue:
+    """One session's attempts in one pool. As QueuePort."""
+
+    def __init__(self, jobs: Jobs, leases: Leases, flags: Flags, sid: str, pool: str) -> None:
+        self._jobs = jobs
+        self._leases = leases
+        self._flags = flags
+        self._sid = sid
+        self._pool = pool
+        self._stop_is_set = True  # unknown at first: cleared with the first look
+
+    def push(self, job: ExperimentJob) -> None:
+        """Queue one attempt; nothing happens when Redis knows it already."""
+        self._jobs.push(self._pool, job)
+
+    def remove(self, fence: Fence) -> None:
+        """Take an attempt out of the queue, if it is there."""
+        self._jobs.remove(self._pool, self._sid, *fence)
+
+    def look(self, fences: Iterable[Fence]) -> Look:
+        """Where the given attempts are."""
+        intact = self._flags.is_ready(self._sid, MARKER)
+        self._flags.mark_ready(self._sid, MARKER, ttl_seconds=MARKER_SECONDS)
+        wanted = set(fences)
+        if not wanted:
+            return Look(frozenset(), frozenset(), intact)
+        queued = {(i, a) for sid, i, a in self._jobs.queued(self._pool) if sid == self._sid}
+        leased = {f for f in wanted - queued if self._leases.owner(*f) is not None}
+        return Look(frozenset(queued & wanted), frozenset(leased), intact)
+
+    def stopping(self, on: bool) -> None:
+        """The flag expires by itself, so it is set again with every look while it stands."""
+        if on:
+            self._flags.set_stop(self._sid)
+        elif self._stop_is_set:
+            self._flags.clear_stop(self._sid)
+        self._stop_is_set = on

@@ -1,0 +1,168 @@
+"""`python -m overnight.recorder`: the single writer of one session's ledger."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from overnight import lifeline, telemetry
+from overnight.configuration import RecorderSettings, load_settings, process_environ
+from overnight.contracts.errors import InfrastructureError, OvernightError
+from overnight.contracts.rows import Ack, Row
+from overnight.contracts.status import RowKind
+from overnight.jobqueue.connection import connect
+from overnight.jobqueue.flags import Flags
+from overnight.jobqueue.jobs import Jobs
+from overnight.jobqueue.stream import Entry, LedgerInbox
+from overnight.ledger.files import SessionFiles
+from overnight.ledger.identity import read_identity
+from overnight.ledger.writer import LedgerWriter
+from overnight.recorder.entries import entries, entry
+from overnight.recorder.exports import Exports
+from overnight.recorder.metrics import RecorderMetrics
+from overnight.recorder.service import Recorder
+
+log = structlog.get_logger()
+
+LOOK_SECONDS = 2.0  #: between two looks at queue and runners for the gauges
+RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)  #: when disk or Redis refuse; the last one repeats
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run until SIGTERM or until the supervisor is gone. Returns the exit code."""
+    options = _parse(argv)
+    telemetry.configure("recorder")
+    life = lifeline.Lifeline()
+    life.catch_signals()
+    lifeline.die_with_parent(options.lifeline_fd)
+    try:
+        return _serve(options, life)
+    except OvernightError as error:
+        log.error("recorder_failed", reason=str(error))
+        return error.exit_code
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="overnight recorder", description=__doc__)
+    parser.add_argument("--dir", type=Path, required=True, help="the session's directory")
+    parser.add_argument("--redis", required=True, help="redis:// or unix:// address")
+    parser.add_argument("--pool", default="default", help="pool whose depth is exported")
+    parser.add_argument("--lifeline-fd", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
+    return parser.parse_args(argv)
+
+
+class _Desk:
+    """The recorder with its inbox, exports and gauges around it."""
+
+    def __init__(self, options: argparse.Namespace, writer: LedgerWriter, sid: str) -> None:
+        connection = connect(options.redis)
+        self._writer = writer
+        self._pool = options.pool
+        self._sid = sid
+        self._exports: Exports | None = None
+        self._root = options.dir
+        self._inbox = LedgerInbox(connection, sid)
+        self._jobs = Jobs(connection)
+        self._flags = Flags(connection)
+        self._looked_at = 0.0
+        self.registry = CollectorRegistry()
+        self._metrics = RecorderMetrics(self.registry, lambda: writer.state)
+        self._recorder = Recorder(writer, self._on_row)
+        self._catch_up_exports()
+
+    def work(self, poll_seconds: float) -> None:
+        """One batch of the inbox, oldest first. Raises InfrastructureError; nothing is lost."""
+        self._look()
+        batch = self._inbox.read(64, poll_seconds)
+        self._metrics.backlog.set(len(batch))
+        for found in batch:
+            self._settle(found)
+
+    def _settle(self, found: Entry) -> None:
+        if found.message is None:
+            log.warning("message_undecodable", reason=found.problem)
+            self._metrics.refused.inc()
+            refusal = Ack(refused=True, reason=(found.problem or "")[:2000])
+            self._inbox.acknowledge(found, found.key, refusal)
+            return
+        started = self._metrics.timed()
+        try:
+            ack = self._recorder.handle(found.message)
+        except InfrastructureError:
+            self._metrics.disk_errors.inc()
+            raise
+        self._metrics.append_seconds.observe(self._metrics.timed() - started)
+        if ack.refused:
+            self._metrics.refused.inc()
+        self._inbox.acknowledge(found, found.message.key, ack)
+
+    def _on_row(self, row: Row) -> None:
+        """A row is on the disk. Exports only ever follow; they can't fail it."""
+        if row.kind is RowKind.SESSION_OPENED and self._exports is None:
+            self._catch_up_exports()
+        if row.kind is not RowKind.DECISION:
+            return
+        state = self._writer.state
+        experiment = state.experiments[row.body["id"]]
+        assert self._exports is not None  # noqa: S101 - a decision comes after an opening
+        try:
+            if not self._exports.append(entry(state, experiment)):
+                self._exports.rebuild(entries(state))
+        except InfrastructureError as error:
+            log.error("exports_behind", reason=str(error))
+
+    def _catch_up_exports(self) -> None:
+        state = self._writer.state
+        if state.config is None:
+            return
+        self._exports = Exports(self._root, state.config.metric.name)
+        try:
+            everything = entries(state)
+            if not self._exports.matches(everything):
+                self._exports.rebuild(everything)
+        except InfrastructureError as error:
+            log.error("exports_behind", reason=str(error))
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if now - self._looked_at >= LOOK_SECONDS:
+            self._looked_at = now
+            self._metrics.queue_depth.set(self._jobs.depth(self._pool))
+            self._metrics.runners.set(len(self._flags.runners(self._sid)))
+
+
+def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
+    settings = load_settings(RecorderSettings, process_environ())
+    files = SessionFiles(options.dir)
+    writer = LedgerWriter(files, read_identity(files).sid)
+    writer.open()
+    if writer.healed_bytes:
+        log.warning("torn_tail_healed", bytes=writer.healed_bytes)
+    try:
+        desk = _Desk(options, writer, read_identity(files).sid)
+        endpoint = telemetry.serve_metrics(desk.registry, settings.metrics_port)
+        lifeline.say_ready(options.ready_fd, metrics=endpoint.url if endpoint else None)
+        failures = 0
+        while not life.should_stop():
+            try:
+                desk.work(settings.poll_seconds)
+                failures = 0
+            except InfrastructureError as error:
+                if failures == 0:
+                    log.warning("recorder_waits", reason=str(error))
+                life.ending.wait(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
+                failures += 1
+        return 0
+    finally:
+        writer.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,213 @@
+"""One attempt from snapshot to result: export, sandbox, parse, classify, collect, destroy."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from overnight.contracts.errors import SandboxUnavailableError, SnapshotError
+from overnight.contracts.execution import (
+    Deadline,
+    Execution,
+    Executor,
+    Limits,
+    Sandbox,
+    SandboxSpec,
+)
+from overnight.contracts.experiment import ExperimentJob, ExperimentResult
+from overnight.contracts.loop import Plausible
+from overnight.contracts.status import Status
+from overnight.ledger.files import SessionFiles
+from overnight.ledger.stamp import utc_label
+from overnight.runner.frozen import frozen_paths
+from overnight.runner.parse import MetricParser, Parsed
+from overnight.runner.verdict import classify
+from overnight.snapshots.export import BaseCache
+from overnight.snapshots.store import SnapshotStore
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """Where a runner works: its session, its private folder, its executor, what it stamps."""
+
+    files: SessionFiles
+    folder: Path
+    executor: Executor
+    runner: str
+    hardware: str
+    environ: Mapping[str, str]
+
+
+@dataclass
+class Stopwatch:
+    """Step -> seconds, for the row."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    _since: float = field(default_factory=time.monotonic)
+
+    def lap(self, step: str) -> None:
+        """All since the last lap was this step."""
+        now = time.monotonic()
+        self.seconds[step] = round(now - self._since, 6)
+        self._since = now
+
+
+def run_attempt(
+    bench: Bench, job: ExperimentJob, on_sandbox: Callable[[Sandbox], None]
+) -> ExperimentResult:
+    """Run *job* once. A candidate's failure is a value; so is ours, as status infra.
+
+    on_sandbox: told of the sandbox before it starts, so that another thread can kill it.
+    Call from the thread that outlives the sandbox.
+    """
+    watch = Stopwatch()
+    work = bench.folder / f"work-{job.id}-{job.attempt}"
+    shutil.rmtree(work, ignore_errors=True)
+    try:
+        work.mkdir(parents=True)
+        return _run(bench, job, work, watch, on_sandbox)
+    except SnapshotError as error:
+        return _infra(bench, job, "snapshot", str(error), watch)
+    except SandboxUnavailableError as error:
+        return _infra(bench, job, "sandbox", str(error), watch)
+    except OSError as error:
+        return _infra(bench, job, "disk", f"{error.strerror}: {error.filename}", watch)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _run(
+    bench: Bench,
+    job: ExperimentJob,
+    work: Path,
+    watch: Stopwatch,
+    on_sandbox: Callable[[Sandbox], None],
+) -> ExperimentResult:
+    snapshot = work / "snapshot"
+    cache = BaseCache(bench.folder / "trees")
+    cache.export(SnapshotStore(bench.files.root), job.commit, job.tree_digest, snapshot)
+    _keep_code(bench.files, job, snapshot)
+    watch.lap("export")
+    sandbox = bench.executor.prepare(_spec(bench, job, work, snapshot))
+    try:
+        on_sandbox(sandbox)
+        parser = MetricParser(job.metric)
+        sandbox.start(snapshot)
+        watch.lap("start")
+        deadline = Deadline(wall_seconds=job.wall_seconds, cpu_seconds=job.cpu_seconds)
+        execution = sandbox.wait(deadline, parser.feed)
+        watch.lap("run")
+        parsed = parser.finish()
+        result = _result(bench, job, execution, parsed)
+        if result.status is Status.SCORED:
+            out = bench.files.iteration(job.id) / "out"
+            shutil.rmtree(out, ignore_errors=True)
+            sandbox.collect(out)
+        watch.lap("collect")
+    finally:
+        sandbox.destroy()
+    watch.lap("destroy")
+    return result.model_copy(update={"timings": watch.seconds})
+
+
+def _keep_code(files: SessionFiles, job: ExperimentJob, snapshot: Path) -> None:
+    """iter<id>/code_snapshot: the editable files as they ran."""
+    code = files.iteration(job.id) / "code_snapshot"
+    for path in job.editable_files:
+        source = snapshot / path
+        if source.is_file():
+            target = code / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
+
+
+def _spec(bench: Bench, job: ExperimentJob, work: Path, snapshot: Path) -> SandboxSpec:
+    passed = {name: bench.environ[name] for name in job.pass_env if name in bench.environ}
+    memory = job.memory_mb * 1024**2 if job.memory_mb else None
+    log_path = bench.files.run_log(job.id, job.attempt)
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    return SandboxSpec(
+        sandbox_id=f"{job.sid}-{job.id}-{job.attempt}",
+        labels={"sid": job.sid, "runner": bench.runner, "experiment": str(job.id)},
+        command=job.run_cmd,
+        env={**passed, **job.env},
+        frozen=frozen_paths(snapshot, job.editable_files, job.frozen_files),
+        reads=tuple(Path(path) for path in job.reads),
+        interpreter=Path(job.python) if job.python else None,
+        scratch=work / "sandbox",
+        log_path=log_path,
+        network=job.network,
+        limits=Limits(memory_bytes=memory),
+    )
+
+
+def _result(
+    bench: Bench, job: ExperimentJob, execution: Execution, parsed: Parsed
+) -> ExperimentResult:
+    plausible = Plausible(min=job.plausible_min, max=job.plausible_max)
+    verdict = classify(execution, parsed, job, plausible=plausible)
+    rss = execution.max_rss_bytes
+    return ExperimentResult.model_validate(
+        {
+            "id": job.id,
+            "attempt": job.attempt,
+            "sender": bench.runner,
+            "status": verdict.status,
+            "reason": verdict.reason,
+            "detail": verdict.detail,
+            "metric": verdict.metric,
+            "claims": verdict.claims,
+            "flags": verdict.flags,
+            "signature": verdict.signature,
+            "runtime_s": execution.wall_seconds,
+            "cpu_s": execution.cpu_seconds,
+            "cpu_source": execution.cpu_source,
+            "cpu_share": execution.cpu_share,
+            "deadline_s": job.wall_seconds,
+            "peak_vram_mb": parsed.peak_vram_mb,
+            "max_rss_mb": None if rss is None else round(rss / 1024**2, 1),
+            "exit_code": execution.exit_code,
+            "signal": execution.signal,
+            "isolation": execution.isolation,
+            "survivors": execution.survivors,
+            "kill_latency_s": execution.kill_latency_seconds,
+            "hardware": bench.hardware,
+            "runner": bench.runner,
+            "tree_digest": job.tree_digest,
+            "log_bytes": execution.log_bytes,
+            "log_truncated": execution.log_truncated,
+            "at": utc_label(),
+        }
+    )
+
+
+def _infra(
+    bench: Bench, job: ExperimentJob, reason: str, detail: str, watch: Stopwatch
+) -> ExperimentResult:
+    log.error("attempt_failed", experiment_id=job.id, attempt=job.attempt, reason=detail)
+    return infra_result(bench.runner, job, reason, detail).model_copy(
+        update={"timings": watch.seconds, "isolation": bench.executor.isolation}
+    )
+
+
+def infra_result(runner: str, job: ExperimentJob, reason: str, detail: str) -> ExperimentResult:
+    """Our fault or the machine's; the next attempt follows."""
+    return ExperimentResult.model_validate(
+        {
+            "id": job.id,
+            "attempt": job.attempt,
+            "sender": runner,
+            "status": Status.INFRA,
+            "reason": reason,
+            "detail": " ".join(detail.split())[:2000],
+            "runner": runner,
+            "at": utc_label(),
+        }
+    )

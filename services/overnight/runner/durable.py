@@ -1,0 +1,103 @@
+"""What a runner must not forget: its outbox and the attempt that it claimed. Fsynced files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from overnight.contracts import wire
+from overnight.contracts.errors import InfrastructureError, WireError
+from overnight.contracts.experiment import ExperimentJob
+from overnight.contracts.rows import LedgerMessage
+
+log = structlog.get_logger()
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Whole or not at all, and on the disk when it returns. Raises InfrastructureError."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise InfrastructureError(f"{path}: {error.strerror}") from error
+
+
+@dataclass(frozen=True)
+class Outbox:
+    """Results that the recorder has not acked yet, one file each."""
+
+    folder: Path
+
+    def put(self, message: LedgerMessage) -> None:
+        """Keep *message* until it is acked. Raises InfrastructureError."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_durably(self._file(message.key), wire.encode(message))
+
+    def waiting(self) -> Iterator[LedgerMessage]:
+        """All that still wait, oldest name first. An unreadable file is set aside."""
+        if not self.folder.is_dir():
+            return
+        for path in sorted(self.folder.glob("*.json")):
+            try:
+                yield wire.decode(LedgerMessage, path.read_text("utf-8"))
+            except (WireError, UnicodeDecodeError) as error:
+                log.error("outbox_file_unreadable", file=str(path), reason=str(error))
+                self._set_aside(path)
+
+    def done(self, message: LedgerMessage) -> None:
+        """The recorder has it."""
+        self._file(message.key).unlink(missing_ok=True)
+
+    def refused(self, message: LedgerMessage, reason: str) -> None:
+        """It will never become a row: keep it beside and say so."""
+        log.error("result_refused", key=message.key, reason=reason)
+        self._set_aside(self._file(message.key))
+
+    def _set_aside(self, path: Path) -> None:
+        beside = self.folder / "refused"
+        beside.mkdir(exist_ok=True)
+        os.replace(path, beside / path.name)
+
+    def _file(self, key: str) -> Path:
+        safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in key)
+        return self.folder / f"{safe}.json"
+
+
+@dataclass(frozen=True)
+class ClaimFile:
+    """The attempt that this slot holds; what a restarted runner reports as lost at once."""
+
+    path: Path
+
+    def write(self, job: ExperimentJob) -> None:
+        """Before anything of it starts. Raises InfrastructureError."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_durably(self.path, wire.encode(job))
+
+    def read(self) -> ExperimentJob | None:
+        """The attempt of a runner that died; None when there is none."""
+        try:
+            return wire.decode(ExperimentJob, self.path.read_text("utf-8"))
+        except FileNotFoundError:
+            return None
+        except (WireError, UnicodeDecodeError) as error:
+            log.error("claim_unreadable", reason=str(error))
+            self.clear()
+            return None
+
+    def clear(self) -> None:
+        """It is over: its result lies in the outbox, or it was dropped."""
+        self.path.unlink(missing_ok=True)

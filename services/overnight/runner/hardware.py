@@ -1,0 +1,78 @@
+"""What this runner's results are comparable with: the hardware class, and its device's lock."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+
+import structlog
+
+from overnight.contracts.errors import InfrastructureError, SessionHeldError
+
+log = structlog.get_logger()
+
+
+@lru_cache(maxsize=1)
+def hardware_class() -> str:
+    """One line naming machine and processor, e.g. `cpu x86_64 Xeon 8488C x2`."""
+    model = platform.processor() or "unknown"
+    try:
+        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    except OSError:
+        model = platform.processor() or "unknown"
+    return " ".join(f"cpu {platform.machine()} {model} x{os.cpu_count()}".split())[:200]
+
+
+class DeviceLock:
+    """A host-local lock on one device or CPU slot, held while this object is open.
+
+    Never in Redis: the kernel frees it the moment its holder is gone.
+    """
+
+    def __init__(self, folder: Path, device: str) -> None:
+        self._path = folder / f"{device.replace(':', '-').replace('/', '_')}.lock"
+        self._fd: int | None = None
+
+    def acquire(self, stop: Callable[[], bool], poll_seconds: float = 0.5) -> None:
+        """Wait until the device is free; says once who holds it.
+
+        Raises:
+            SessionHeldError: *stop* said so before it was free.
+            InfrastructureError: the lock folder can't be used.
+        """
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o777)
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise InfrastructureError(f"device lock {self._path}: {error.strerror}") from error
+        said = False
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                holder = os.pread(fd, 20, 0).decode(errors="replace").strip()
+                if not said:
+                    log.warning("device_busy", device=self._path.stem, holder_pid=holder)
+                    said = True
+                if stop():
+                    os.close(fd)
+                    raise SessionHeldError(f"{self._path.stem} is held by pid {holder}") from None
+                time.sleep(poll_seconds)
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        self._fd = fd
+
+    def release(self) -> None:
+        """Let go. Idempotent."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None

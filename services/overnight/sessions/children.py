@@ -1,0 +1,156 @@
+"""One child of the supervisor: started in a session of its own, watched, started again with back-off."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+log = structlog.get_logger()
+
+#: Runs a program that knows nothing of lifelines so that the kernel ends it with its parent.
+_DIES_WITH_PARENT = """
+import ctypes, os, signal, sys
+parent = int(sys.argv[1])
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+if os.getppid() != parent:
+    sys.exit(1)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChildSpec:
+    """What to start. A service gets a lifeline and says when it is ready; others are ready at once."""
+
+    name: str
+    argv: tuple[str, ...]
+    service: bool = True
+
+
+@dataclass
+class Child:
+    """One running (or waiting to be restarted) child. Call from one thread that never ends."""
+
+    spec: ChildSpec
+    log_path: Path
+    lifeline: int  #: read end; the supervisor alone holds the other
+    backoff_seconds: float
+    backoff_max_seconds: float
+    process: subprocess.Popen[bytes] | None = None
+    ready: bool = False
+    details: dict[str, Any] = field(default_factory=dict)
+    early_deaths: int = 0  #: in a row, before it was ready
+    restarts: int = 0
+    restart_at: float | None = None
+    _ready_fd: int | None = None
+    _said: bytes = b""
+
+    @property
+    def pid(self) -> int | None:
+        """None while it is not running."""
+        return self.process.pid if self.process is not None else None
+
+    def start(self) -> None:
+        """Start it now."""
+        self.ready, self.restart_at, self._said = False, None, b""
+        fds: tuple[int, ...] = ()
+        argv: Sequence[str] = self.spec.argv
+        if self.spec.service:
+            self._ready_fd, write_end = os.pipe()
+            os.set_blocking(self._ready_fd, False)
+            fds = (self.lifeline, write_end)
+            argv = (*argv, "--lifeline-fd", str(self.lifeline), "--ready-fd", str(write_end))
+        elif sys.platform == "linux":
+            # Elsewhere it may outlive a supervisor that is killed hard.
+            me = str(os.getpid())
+            argv = (sys.executable, "-I", "-S", "-c", _DIES_WITH_PARENT, me, *argv)
+        with self.log_path.open("ab") as sink:
+            self.process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                pass_fds=fds,
+                start_new_session=True,
+            )
+        if self.spec.service:
+            os.close(write_end)
+        else:
+            self.ready = True
+
+    def poll(self) -> int | None:
+        """Its exit code when it has just ended, else None. Notes readiness."""
+        if self.process is None:
+            return None
+        self._listen()
+        code = self.process.poll()
+        if code is None:
+            return None
+        if not self.ready:
+            self.early_deaths += 1
+        else:
+            self.early_deaths = 1 if self.spec.service is False else 0
+        self.process = None
+        self._close_ready()
+        return code
+
+    def restart_later(self) -> None:
+        """After the back-off, which doubles with each death before readiness."""
+        doublings = min(max(self.early_deaths - 1, 0), 16)
+        delay = min(self.backoff_seconds * 2**doublings, self.backoff_max_seconds)
+        self.restart_at = time.monotonic() + delay
+        self.restarts += 1
+
+    def due(self) -> bool:
+        """Is it time to start it again?"""
+        return self.restart_at is not None and time.monotonic() >= self.restart_at
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to it, if it runs."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(number)
+
+    def last_reason(self) -> str:
+        """The last thing that its log gives as a reason; one line for the user."""
+        try:
+            lines = self.log_path.read_bytes()[-20_000:].decode(errors="replace").splitlines()
+        except OSError:
+            return ""
+        for line in reversed(lines):
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict) and event.get("reason"):
+                return str(event["reason"])
+        return lines[-1][:300] if lines else ""
+
+    def _listen(self) -> None:
+        if self._ready_fd is None:
+            return
+        try:
+            data = os.read(self._ready_fd, 65536)
+        except BlockingIOError:
+            return
+        self._said += data
+        if self._said.endswith(b"\n"):
+            self.ready, self.early_deaths = True, 0
+            self.details = json.loads(self._said)
+            self._close_ready()
+        elif not data:
+            self._close_ready()
+
+    def _close_ready(self) -> None:
+        if self._ready_fd is not None:
+            os.close(self._ready_fd)
+            self._ready_fd = None

@@ -1,0 +1,59 @@
+"""Finding sessions: by directory, by tag, by the repository that one stands in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from overnight.contracts.errors import UsageError
+from overnight.ledger.files import SessionFiles
+from overnight.ledger.fold import SessionState
+from overnight.ledger.identity import read_identity
+from overnight.ledger.reader import LedgerTail
+
+
+@dataclass(frozen=True)
+class Found:
+    """One session on this host."""
+
+    files: SessionFiles
+    sid: str
+    tag: str
+
+
+def sessions_beside(root: Path) -> list[Found]:
+    """The session in *root* and those of other tags beside it (`<root>-<tag>`), by folder name."""
+    folders = [root, *sorted(root.parent.glob(f"{root.name}-*"))] if root.parent.is_dir() else []
+    found = []
+    for folder in folders:
+        files = SessionFiles(folder)
+        if files.identity.is_file():
+            identity = read_identity(files)
+            found.append(Found(files, identity.sid, identity.tag))
+    return found
+
+
+def find_session(directory: Path, tag: str | None = None) -> Found:
+    """The session meant by --dir (a session's folder, or a repository's) and TAG.
+
+    Raises:
+        UsageError: there is none; names the fix.
+    """
+    for root in (directory, directory / "sandbox"):
+        candidates = sessions_beside(root)
+        if tag is not None:
+            candidates = [c for c in candidates if c.tag == tag]
+        else:
+            candidates = [c for c in candidates if c.files.root == root] or candidates
+        if candidates:
+            return candidates[0]
+    wanted = f"session {tag!r}" if tag else "session"
+    raise UsageError(f"no {wanted} in {directory}: start one with `overnight run`, or give --dir")
+
+
+def read_state(files: SessionFiles) -> SessionState:
+    """The whole ledger folded. Raises LedgerError when a line of it is broken."""
+    state = SessionState()
+    for row in LedgerTail(files.ledger).poll():
+        state.apply(row)
+    return state

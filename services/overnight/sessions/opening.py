@@ -1,0 +1,311 @@
+"""Opening a session or going on with one: everything is checked before anything is written."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from overnight import __version__
+from overnight.configuration import (
+    ResolvedLoop,
+    changed_track_keys,
+    config_digest,
+    resolve_command,
+    resolve_loop,
+    track_digest,
+)
+from overnight.contracts import wire
+from overnight.contracts.errors import InfrastructureError, SessionHeldError, UsageError
+from overnight.contracts.loop import LoopConfig
+from overnight.contracts.rows import Opening, SessionOpened
+from overnight.ledger.files import SessionFiles
+from overnight.ledger.fold import SessionState
+from overnight.ledger.identity import Identity, read_identity
+from overnight.orchestrator.policy import POLICY_VERSION
+from overnight.sessions.locate import read_state, sessions_beside
+from overnight.sessions.preflight import check_sources
+from overnight.snapshots import branches
+from overnight.snapshots.manifest import Entry, tree_digest
+from overnight.snapshots.root import prepare_root
+from overnight.snapshots.store import SnapshotStore
+from overnight.snapshots.tags import check_tag, default_tag
+from overnight.snapshots.tree import check_editable, scan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What the user asked for."""
+
+    repo: Path
+    flags: Mapping[str, object]  #: dotted key -> value, None when not given
+    environ: Mapping[str, str]
+    track: Path | None = None
+    tag: str | None = None
+    today: date
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """A session that is ours: its lock is held until `release`."""
+
+    files: SessionFiles
+    sid: str
+    tag: str
+    opening: Opening
+    config: LoopConfig
+    state: SessionState
+    resumed: bool
+    notes: tuple[str, ...]
+    lock: int
+
+    def release(self) -> None:
+        """Let others have it."""
+        os.close(self.lock)
+
+
+def open_session(request: Request) -> Opened:
+    """Open a new session, or take up the one that lies there.
+
+    Raises:
+        UsageError: bindings, repository or tag are not right; names the fix. Nothing was written.
+        SessionHeldError: another process runs this session; names its pid.
+    """
+    resolved = resolve_loop(
+        request.repo, flags=request.flags, environ=request.environ, track=request.track
+    )
+    files = SessionFiles(_root_for(resolved.session_root, request.tag))
+    exists = files.identity.is_file()
+    if not exists:
+        check_sources(resolved.repo, resolved.config.editable_files)
+    command = resolve_command(resolved.repo, resolved.config, request.environ)
+    prepare_root(files.root, resolved.repo)
+    lock = lock_session(files)
+    try:
+        files, lock, moved = _make_room(files, lock, resolved.repo)
+        launch = _Launch(resolved, command.argv, str(command.python))
+        if files.identity.is_file():
+            return _resume(files, lock, launch)
+        return _open_new(files, lock, launch, request, moved)
+    except BaseException:
+        os.close(lock)
+        raise
+
+
+@dataclass(frozen=True)
+class _Launch:
+    resolved: ResolvedLoop
+    argv: tuple[str, ...]
+    python: str
+
+    @property
+    def runners(self) -> int:
+        wanted = self.resolved.config.pools["default"].runners
+        return os.cpu_count() or 1 if wanted == "auto" else wanted
+
+    def opening(self, session: SessionOpened) -> Opening:
+        return Opening(
+            session=session,
+            repo=str(self.resolved.repo),
+            argv=self.argv,
+            python=self.python,
+            runners=self.runners,
+        )
+
+
+def _root_for(root: Path, tag: str | None) -> Path:
+    """sandbox_root, or beside it when another tag lives there."""
+    here = sessions_beside(root)
+    if tag is None:
+        return root
+    check_tag(tag)
+    for found in here:
+        if found.tag == tag:
+            return found.files.root
+    taken = any(found.files.root == root for found in here)
+    return root.with_name(f"{root.name}-{tag}") if taken else root
+
+
+def lock_session(files: SessionFiles) -> int:
+    """Take the session's lock and write our pid into it.
+
+    Raises:
+        SessionHeldError: names the pid of the holder.
+        InfrastructureError: the folder can't be written.
+    """
+    try:
+        fd = os.open(files.session_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise InfrastructureError(f"{files.session_lock}: {error.strerror}") from error
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.pread(fd, 20, 0).decode(errors="replace").strip() or "unknown"
+        os.close(fd)
+        raise SessionHeldError(
+            f"session {files.root} is running already (pid {holder}): "
+            "watch it with `overnight watch`, end it with `overnight stop`"
+        ) from error
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    return fd
+
+
+def _make_room(
+    files: SessionFiles, lock: int, repo: Path
+) -> tuple[SessionFiles, int, str | None]:
+    """A session that never had a successful baseline makes room for a new one."""
+    if not files.identity.is_file():
+        return files, lock, None
+    state = read_state(files)
+    baseline = state.baseline
+    never_began = state.opened is None
+    failed = state.incumbent is None and baseline is not None and baseline.decision is not None
+    if not (never_began or failed):
+        return files, lock, None
+    number = 1
+    while (aside := files.root.with_name(f"{files.root.name}.failed-{number}")).exists():
+        number += 1
+    os.rename(files.root, aside)
+    os.close(lock)
+    prepare_root(files.root, repo)
+    note = None if never_began else f"the last session's baseline failed: moved to {aside.name}"
+    return files, lock_session(files), note
+
+
+def _resume(files: SessionFiles, lock: int, launch: _Launch) -> Opened:
+    state = read_state(files)
+    identity = read_identity(files)
+    config = launch.resolved.config
+    assert state.opened is not None and state.config is not None  # noqa: S101 - _make_room
+    changed = changed_track_keys(state.config, config)
+    if changed:
+        raise UsageError(
+            f"session {identity.tag} was opened with other bindings ({'; '.join(changed)}): "
+            "results would not be comparable; open another with --tag"
+        )
+    session = state.opened.model_copy(
+        update={
+            "config": wire.dump(config),
+            "config_digest": config_digest(config),
+            "code_version": __version__,
+        }
+    )
+    opening = launch.opening(session)
+    write_opening(files, opening)
+    return Opened(
+        files=files,
+        sid=identity.sid,
+        tag=identity.tag,
+        opening=opening,
+        config=config,
+        state=state,
+        resumed=True,
+        notes=(),
+        lock=lock,
+    )
+
+
+def _open_new(
+    files: SessionFiles, lock: int, launch: _Launch, request: Request, moved: str | None
+) -> Opened:
+    resolved, config = launch.resolved, launch.resolved.config
+    tag = request.tag or default_tag(request.today)
+    base = _base(resolved, files, tag)
+    session = SessionOpened(
+        epoch=1,
+        tag=tag,
+        config=wire.dump(config),
+        config_digest=config_digest(config),
+        track_digest=track_digest(config, base.frozen_digest),
+        base_commit=base.commit,
+        base_digest=base.digest,
+        base_head=base.head,
+        branch=base.branch,
+        branch_prefix=base.branch_prefix,
+        code_version=__version__,
+        policy_version=POLICY_VERSION,
+    )
+    opening = launch.opening(session)
+    write_opening(files, opening)
+    identity = Identity(sid=secrets.token_hex(6), tag=tag)
+    _replace(files.identity, wire.encode(identity))
+    return Opened(
+        files=files,
+        sid=identity.sid,
+        tag=tag,
+        opening=opening,
+        config=config,
+        state=SessionState(),
+        resumed=False,
+        notes=tuple(note for note in (moved, *base.notes) if note),
+        lock=lock,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Base:
+    commit: str
+    digest: str
+    frozen_digest: str
+    head: str | None
+    branch: str | None = None
+    branch_prefix: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def _base(resolved: ResolvedLoop, files: SessionFiles, tag: str) -> _Base:
+    config = resolved.config
+    store = SnapshotStore(files.root)
+    if config.iter_strategy == "branches":
+        found = branches.require(resolved.repo)
+        names = branches.plan_names(found, tag)
+        frozen = None if isinstance(config.frozen_files, str) else config.frozen_files
+        head = branches.adopt_head(found, store, config.editable_files, frozen)
+        return _Base(
+            commit=head.stored.commit,
+            digest=head.stored.tree_digest,
+            frozen_digest=_frozen_digest(store.entries(head.stored.commit), config),
+            head=head.stored.commit,
+            branch=names.session,
+            branch_prefix=names.experiments,
+            notes=names.notes,
+        )
+    listing = scan(resolved.repo, files.root)
+    check_editable(listing, config.editable_files)
+    store.create()
+    stored = store.write_base(listing)
+    return _Base(
+        commit=stored.commit,
+        digest=stored.tree_digest,
+        frozen_digest=_frozen_digest(store.entries(stored.commit), config),
+        head=listing.head,
+        notes=tuple(f"{item.path} is left out: {item.why}" for item in listing.left_out[:5]),
+    )
+
+
+def _frozen_digest(entries: tuple[Entry, ...], config: LoopConfig) -> str:
+    editable = set(config.editable_files)
+    return tree_digest(entry for entry in entries if entry.path not in editable)
+
+
+def write_opening(files: SessionFiles, opening: Opening) -> None:
+    """What the next orchestrator start opens with."""
+    _replace(files.opening, wire.encode(opening))
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_suffix(".tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise InfrastructureError(f"{path}: {error.strerror}") from error

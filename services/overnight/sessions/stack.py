@@ -1,0 +1,87 @@
+"""stack.json: the embedded stack that runs for a session now; and asking it for something."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from overnight.contracts import wire
+from overnight.contracts.errors import InfrastructureError, UsageError
+from overnight.contracts.rows import Control, LedgerMessage
+from overnight.contracts.status import ControlAction, RowKind
+from overnight.jobqueue.connection import connect
+from overnight.jobqueue.stream import LedgerSender
+from overnight.ledger.files import SessionFiles
+
+ACK_SECONDS = 10.0  #: how long a verb waits for the recorder
+
+
+@dataclass
+class Stack:
+    """What runs. pids are for people; who holds the lock decides whether it still does."""
+
+    pid: int
+    redis_url: str
+    children: dict[str, int] = field(default_factory=dict)
+    endpoints: dict[str, str] = field(default_factory=dict)
+    isolation: str | None = None
+
+    def write(self, files: SessionFiles) -> None:
+        """Renamed into place."""
+        temporary = files.stack.with_suffix(".tmp")
+        temporary.write_text(json.dumps(asdict(self), indent=1))
+        os.replace(temporary, files.stack)
+
+
+def read_stack(files: SessionFiles) -> Stack | None:
+    """The stack of this session, None when none runs."""
+    try:
+        plain: dict[str, Any] = json.loads(files.stack.read_text())
+        stack = Stack(**plain)
+        os.kill(stack.pid, 0)
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    except PermissionError:
+        return stack  # another user's
+    except (OSError, ValueError, TypeError) as error:
+        raise InfrastructureError(f"{files.stack}: {error}") from error
+    return stack
+
+
+def require_stack(files: SessionFiles) -> Stack:
+    """Raises InfrastructureError (exit 3) when none runs."""
+    stack = read_stack(files)
+    if stack is None:
+        raise InfrastructureError("no stack runs for this session: overnight up")
+    return stack
+
+
+def ask(
+    redis_url: str,
+    sid: str,
+    action: ControlAction,
+    *,
+    why: str = "",
+    by: str = "cli",
+    stop: Callable[[], bool] = lambda: False,
+    deadline_seconds: float = ACK_SECONDS,
+) -> int:
+    """Write a control row and return its seq once it is on the disk.
+
+    Raises:
+        UsageError: refused, e.g. resume of a session that runs; says why.
+        InfrastructureError: not acked in time.
+    """
+    control = Control(action=action, by=by, why=why[:500])
+    message = LedgerMessage(
+        key=f"control:{secrets.token_hex(8)}", kind=RowKind.CONTROL, body=wire.dump(control)
+    )
+    sender = LedgerSender(connect(redis_url), sid)
+    ack = sender.send_until_acked(message, stop=stop, deadline_seconds=deadline_seconds)
+    if ack.refused or ack.seq is None:
+        raise UsageError(ack.reason or "refused")
+    return ack.seq

@@ -1,0 +1,269 @@
+"""The embedded tree: Redis, recorder, orchestrator and runners as children of one supervisor."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Thread
+from types import FrameType
+
+import structlog
+
+from overnight.configuration import RedisCandidate, SupervisorSettings, load_settings, redis_source
+from overnight.contracts.errors import InfrastructureError, OvernightError
+from overnight.contracts.rows import Row, SessionClosed
+from overnight.contracts.status import ControlAction
+from overnight.ledger.fold import RunState, SessionState
+from overnight.ledger.reader import LedgerTail
+from overnight.sessions.children import Child, ChildSpec
+from overnight.sessions.opening import Opened
+from overnight.sessions.stack import Stack, ask
+
+log = structlog.get_logger()
+
+TICK_SECONDS = 0.05
+GRACE_SECONDS = 5.0  #: from SIGTERM to SIGKILL when the tree is taken down
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watcher:
+    """Who is told what happens. Called from the supervisor's only thread; must not block."""
+
+    on_row: Callable[[Row, SessionState], None]
+    on_event: Callable[[str, Mapping[str, object]], None]  #: name, fields
+    on_tick: Callable[[SessionState], None] = lambda state: None
+
+
+class Supervisor:
+    """Runs one opened session until its run is over. `run` must be called from the main thread."""
+
+    def __init__(self, opened: Opened, watcher: Watcher, environ: Mapping[str, str]) -> None:
+        self._opened = opened
+        self._files = opened.files
+        self._watcher = watcher
+        self._settings = load_settings(SupervisorSettings, environ)
+        self._redis: RedisCandidate = redis_source(environ)
+        self._children: dict[str, Child] = {}
+        self._tail = LedgerTail(opened.files.ledger)
+        self.state = SessionState()
+        self._interrupts = 0
+        self._answered = 0
+        self._socket_dir: Path | None = None
+        self._stack: Stack | None = None
+        self._start_seq = opened.state.seq
+
+    def run(self) -> SessionClosed | None:
+        """Start all, watch all, end all. The closing row, None when it was killed.
+
+        Raises:
+            InfrastructureError: a service keeps dying, or there is no Redis; names why.
+        """
+        read_end, write_end = os.pipe()
+        previous = {n: signal.signal(n, self._on_signal) for n in (signal.SIGINT, signal.SIGTERM)}
+        hangup = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        try:
+            self._start(read_end)
+            return self._watch()
+        finally:
+            self._end_all()
+            os.close(write_end)
+            os.close(read_end)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+            signal.signal(signal.SIGHUP, hangup)
+
+    # -- starting -------------------------------------------------------------------------------
+
+    def _start(self, lifeline: int) -> None:
+        self._files.service_logs.mkdir(exist_ok=True)
+        url = self._redis.url or self._prepare_redis(lifeline)
+        self._stack = Stack(pid=os.getpid(), redis_url=url)
+        common = ("--dir", str(self._files.root), "--redis", url)
+        self._add("recorder", ("recorder", *common), lifeline)
+        for child in self._children.values():
+            child.start()
+        if self._opened.resumed and self._opened.state.run_state is not RunState.RUNNING:
+            self._wait_ready("recorder")
+            ask(url, self._opened.sid, ControlAction.RESUME, by="run", deadline_seconds=60.0)
+        self._add("orchestrator", ("orchestrator", *common), lifeline)
+        pool = self._opened.config.pools["default"]
+        for index in range(self._opened.opening.runners):
+            slot = ("--slot", f"r{index}", "--device", f"cpu:{index}", "--executor", pool.executor)
+            self._add(f"r{index}", ("runner", *common, *slot), lifeline)
+        for child in self._children.values():
+            if child.process is None:
+                child.start()
+        self._write_stack()
+
+    def _add(self, name: str, words: tuple[str, ...], lifeline: int) -> None:
+        argv = (sys.executable, "-m", f"overnight.{words[0]}", *words[1:])
+        self._children[name] = self._child(ChildSpec(name=name, argv=argv), lifeline)
+
+    def _child(self, spec: ChildSpec, lifeline: int) -> Child:
+        return Child(
+            spec=spec,
+            log_path=self._files.service_logs / f"{spec.name}.log",
+            lifeline=lifeline,
+            backoff_seconds=self._settings.backoff_seconds,
+            backoff_max_seconds=self._settings.backoff_max_seconds,
+        )
+
+    def _prepare_redis(self, lifeline: int) -> str:
+        """A private server on a unix socket in a short folder: a socket's path has 108 bytes."""
+        shared = Path("/tmp")  # noqa: S108 - only the parent of a private folder
+        parent = shared if shared.is_dir() else Path(tempfile.gettempdir())
+        self._socket_dir = Path(tempfile.mkdtemp(prefix="overnight-", dir=parent))
+        socket = self._socket_dir / "redis.sock"
+        argv = (
+            str(self._redis.binary), "--port", "0", "--unixsocket", str(socket),
+            "--unixsocketperm", "600", "--save", "", "--appendonly", "no",
+            "--maxmemory-policy", "noeviction", "--dir", str(self._socket_dir),
+        )  # fmt: skip
+        spec = ChildSpec(name="redis", argv=argv, service=False)
+        self._children["redis"] = self._child(spec, lifeline)
+        return f"unix://{socket}?db=0"
+
+    def _wait_ready(self, name: str) -> None:
+        while not self._children[name].ready:
+            self._tend()
+            time.sleep(TICK_SECONDS)
+
+    # -- watching -------------------------------------------------------------------------------
+
+    def _watch(self) -> SessionClosed | None:
+        while True:
+            self._fold()
+            self._watcher.on_tick(self.state)
+            if self._interrupts != self._answered:
+                self._answered = self._interrupts
+                if self._interrupts > 1:
+                    self._watcher.on_event("killed", {})
+                    return None
+                self._watcher.on_event("stopping", {})
+                Thread(target=self._ask_to_stop, daemon=True).start()
+            over = self._tend()
+            if over:
+                self._fold()
+                return self._closing()
+            time.sleep(TICK_SECONDS)
+
+    def _fold(self) -> None:
+        for row in self._tail.poll():
+            self.state.apply(row)
+            if row.seq > self._start_seq:
+                self._watcher.on_row(row, self.state)
+
+    def _closing(self) -> SessionClosed | None:
+        if self.state.closed is None:
+            raise InfrastructureError("the orchestrator ended, but the session is not closed")
+        return self.state.closed
+
+    def _ask_to_stop(self) -> None:
+        """In a thread: the recorder may need a moment, and the tree must be tended meanwhile."""
+        assert self._stack is not None  # noqa: S101 - started
+        try:
+            ask(
+                self._stack.redis_url,
+                self._opened.sid,
+                ControlAction.STOP,
+                why="interrupted",
+                by="run",
+                deadline_seconds=600.0,
+            )
+        except OvernightError as error:
+            log.warning("stop_not_taken", reason=str(error))
+
+    def _tend(self) -> bool:
+        """Restart what died. True when the orchestrator says that the run is over."""
+        changed = False
+        for name, child in self._children.items():
+            was_ready = child.ready
+            code = child.poll()
+            changed |= child.ready != was_ready
+            if code is None:
+                if child.due():
+                    child.start()
+                    changed = True
+                continue
+            changed = True
+            if name == "orchestrator" and code in (0, 1):
+                return True
+            self._died(name, child, code)
+        if changed:
+            self._write_stack()
+        return False
+
+    def _died(self, name: str, child: Child, code: int) -> None:
+        if child.early_deaths >= self._settings.crash_loop:
+            reason = child.last_reason()
+            raise InfrastructureError(f"{name} died {child.early_deaths} times in a row: {reason}")
+        log.warning("child_died", name=name, code=code)
+        self._watcher.on_event("restarted", {"service": name, "code": code})
+        child.restart_later()
+
+    def _write_stack(self) -> None:
+        stack = self._stack
+        if stack is None:
+            return
+        stack.children = {n: c.pid for n, c in self._children.items() if c.pid is not None}
+        for name, child in self._children.items():
+            if child.details.get("metrics"):
+                stack.endpoints[name] = child.details["metrics"]
+            if child.details.get("isolation"):
+                stack.isolation = child.details["isolation"]
+        try:
+            stack.write(self._files)
+        except OSError as error:
+            log.warning("stack_not_written", reason=str(error))
+
+    @property
+    def endpoints(self) -> dict[str, str]:
+        """Metric endpoints by service."""
+        return dict(self._stack.endpoints) if self._stack else {}
+
+    @property
+    def isolation(self) -> str | None:
+        """What the runners' sandboxes give; None until one is ready."""
+        return self._stack.isolation if self._stack else None
+
+    @property
+    def ready(self) -> bool:
+        """All services work."""
+        return bool(self._children) and all(c.ready for c in self._children.values())
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._interrupts += 1
+
+    # -- ending ---------------------------------------------------------------------------------
+
+    def _end_all(self) -> None:
+        """SIGTERM in order of dependence, SIGKILL after the grace (at once when interrupted twice)."""
+        grace = 0.0 if self._interrupts > 1 else GRACE_SECONDS
+        last: list[str] = [n for n in ("recorder", "redis") if n in self._children]
+        for names in ([n for n in self._children if n not in last], last):
+            for name in names:
+                self._children[name].signal(signal.SIGTERM if grace else signal.SIGKILL)
+            self._reap(names, grace)
+        self._files.stack.unlink(missing_ok=True)
+        if self._socket_dir is not None:
+            shutil.rmtree(self._socket_dir, ignore_errors=True)
+
+    def _reap(self, names: list[str], grace: float) -> None:
+        deadline = time.monotonic() + grace
+        for name in names:
+            child = self._children.get(name)
+            process = child.process if child else None
+            if process is None:
+                continue
+            while process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.01)
+            if process.poll() is None:
+                process.kill()
+                process.wait()

@@ -1,0 +1,89 @@
+"""A session for people and scripts: the shapes of `status`, `results` and `show`. Pure but for reading."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from overnight.contracts.experiment import ExperimentResult
+from overnight.contracts.loop import MetricSpec
+from overnight.contracts.status import Direction
+from overnight.ledger.files import SessionFiles
+from overnight.ledger.fold import ExperimentState, SessionState
+from overnight.orchestrator.planning import counts
+
+
+def status_object(
+    files: SessionFiles, tag: str, state: SessionState, endpoints: dict[str, str]
+) -> dict[str, Any]:
+    """The object of `status --json`, also the last line of `run --json`."""
+    best = state.incumbent
+    return {
+        "tag": tag,
+        "state": state.run_state.value,
+        "why": state.state_why or None,
+        "metric": state.config.metric.name if state.config else None,
+        "direction": state.config.metric.direction.value if state.config else None,
+        "baseline": state.metric_of(1) if state.baseline else None,
+        "best": None if best is None else {"id": best, "metric": state.metric_of(best)},
+        "counts": counts(state),
+        "candidates": state.candidates,
+        "in_flight": len(state.running),
+        "rows": state.seq,
+        "session_dir": str(files.root),
+        "endpoints": endpoints,
+    }
+
+
+def result_row(experiment: ExperimentState) -> dict[str, Any]:
+    """One object of `results --json`. In flight: status null."""
+    proposed, decision = experiment.proposed, experiment.decision
+    last = experiment.final or _last(experiment)
+    return {
+        "id": experiment.id,
+        "attempt": last.attempt if last else None,
+        "role": proposed.role.value,
+        "status": decision.verdict.value if decision else None,
+        "reason": decision.reason if decision else None,
+        "metric": experiment.final.metric if experiment.final else None,
+        "trust": last.trust.value if last else None,
+        "parent": proposed.parent,
+        "commit": proposed.commit,
+        "branch": proposed.branch,
+        "hypothesis": proposed.hypothesis,
+        "proposer": proposed.proposer,
+        "runtime_s": last.runtime_s if last else None,
+        "cpu_s": last.cpu_s if last else None,
+        "peak_vram_mb": last.peak_vram_mb if last else None,
+        "isolation": last.isolation if last else None,
+        "survivors": last.survivors if last else None,
+        "hardware": last.hardware if last else None,
+        "runner": last.runner if last else None,
+        "detail": last.detail if last else proposed.rejection_detail,
+    }
+
+
+def _last(experiment: ExperimentState) -> ExperimentResult | None:
+    results = [a.result for a in experiment.attempts if a.result is not None]
+    return results[-1] if results else None
+
+
+def ranked(state: SessionState) -> list[ExperimentState]:
+    """Best first; without a metric last, in order of id."""
+    minimize = state.config is None or state.config.metric.direction is Direction.MINIMIZE
+    sign = 1.0 if minimize else -1.0
+
+    def order(experiment: ExperimentState) -> tuple[int, float, int]:
+        metric = experiment.final.metric if experiment.final else None
+        if metric is None:
+            return (1, 0.0, experiment.id)
+        return (0, sign * metric, experiment.id)
+
+    return sorted(state.experiments.values(), key=order)
+
+
+def gain_percent(metric: MetricSpec, baseline: float, best: float) -> float | None:
+    """How much better *best* is, in percent of |baseline|; None when the baseline is 0."""
+    if baseline == 0:
+        return None
+    gain = baseline - best if metric.direction is Direction.MINIMIZE else best - baseline
+    return 100.0 * gain / abs(baseline)
