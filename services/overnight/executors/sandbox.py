@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -92,7 +93,7 @@ class LocalSandbox:
                 meter=meter,
                 seen=Watched(started),
             ).run()
-            return self._execution(seen, meter, output)
+            return self._execution(seen, deadline, meter, output)
         finally:
             output.close()
 
@@ -128,9 +129,11 @@ class LocalSandbox:
         if self._holdings.slot is not None:
             self._holdings.slot.release()
 
-    def _execution(self, seen: Watched, meter: CpuMeter, output: BoundedLog) -> Execution:
+    def _execution(
+        self, seen: Watched, deadline: Deadline, meter: CpuMeter, output: BoundedLog
+    ) -> Execution:
         survivors = self._cage.survivors()
-        exit_, ending = self._verdict(seen)
+        exit_, ending = self._verdict(seen, deadline)
         wall = seen.ended - seen.started
         used = meter.read()
         if survivors or not seen.emptied:
@@ -152,7 +155,7 @@ class LocalSandbox:
             start_seconds=seen.started - self._start_called,
         )
 
-    def _verdict(self, seen: Watched) -> tuple[Exit, Ending]:
+    def _verdict(self, seen: Watched, deadline: Deadline) -> tuple[Exit, Ending]:
         if seen.killed is not None:
             return seen.killed, Ending(exit_code=None, signal=None)
         if self._switch.pressed_at is not None:
@@ -163,4 +166,10 @@ class LocalSandbox:
             with contextlib.suppress(SandboxUnavailableError):
                 return Exit.OOM, self._cage.ending()
             return Exit.OOM, Ending(exit_code=None, signal=None)
-        return Exit.EXITED, self._cage.ending()
+        ending = self._cage.ending()
+        due = seen.started + deadline.wall_seconds
+        if ending.signal == signal.SIGKILL and seen.ended >= due:
+            # We were stopped ourselves, and the second timer did it.
+            seen.killed, seen.due = Exit.DEADLINE_WALL, due
+            return Exit.DEADLINE_WALL, Ending(exit_code=None, signal=None)
+        return Exit.EXITED, ending

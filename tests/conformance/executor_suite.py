@@ -1,0 +1,374 @@
+"""What every executor must do, walls or not. Subclass it and provide the `executor` fixture."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conformance import candidates
+from tests.conformance.bench import LABELS, Bench, alive, digest, traces, until
+from tests.conformance.driver import spec_text
+
+from overnight.contracts.errors import SandboxUnavailableError
+from overnight.contracts.execution import Executor, Exit
+
+KILL_SECONDS = 2.0  #: after a deadline or a runner's death nothing may be alive
+
+
+class ExecutorSuite:
+    """Verbs, deadlines, kills, logs, files. Names are claims about any executor."""
+
+    isolation: str  #: what the executor must say of itself
+    cpu_sources: tuple[str, ...]
+
+    @pytest.fixture
+    def options(self, tmp_path: Path) -> dict[str, Any]:
+        """Options that build the executor, here and in a driver's process."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def executor(self, options: dict[str, Any]) -> Executor:
+        """The executor under test."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def bench(self, executor: Executor, tmp_path: Path) -> Bench:
+        return Bench(executor, tmp_path)
+
+    def test_it_says_what_its_sandboxes_give(self, executor: Executor) -> None:
+        assert executor.isolation == self.isolation
+
+    @pytest.mark.parametrize(
+        ("code", "exit_code", "signal_"),
+        [
+            ("raise SystemExit(0)", 0, None),
+            ("raise SystemExit(3)", 3, None),
+            ("1 / 0", 1, None),
+            ("import os; os.kill(os.getpid(), 11)", None, 11),
+            ("import os; os.kill(os.getpid(), 9)", None, 9),
+        ],
+    )
+    def test_the_way_the_command_ended_is_told(
+        self, bench: Bench, code: str, exit_code: int | None, signal_: int | None
+    ) -> None:
+        execution = bench.run(code).execution
+
+        assert (execution.exit, execution.exit_code, execution.signal) == (
+            Exit.EXITED,
+            exit_code,
+            signal_,
+        )
+        assert execution.survivors == 0
+        assert execution.isolation == self.isolation
+        assert execution.kill_latency_seconds is None
+        assert 0 < execution.wall_seconds < 10
+
+    def test_a_command_that_is_not_there_ends_with_127_and_says_so(self, bench: Bench) -> None:
+        spec = bench.spec(("no-such-program",))
+        sandbox = bench.executor.prepare(spec)
+        try:
+            sandbox.start(bench.snapshot({}))
+            run = _wait(sandbox)
+        finally:
+            sandbox.destroy()
+
+        assert (run.exit, run.exit_code) == (Exit.EXITED, 127)
+        assert b"no-such-program" in spec.log_path.read_bytes()
+
+    def test_output_arrives_in_order_and_is_all_in_the_log(self, bench: Bench) -> None:
+        code = (
+            "import sys, time\n"
+            "for i in range(6):\n"
+            "    stream = (sys.stdout, sys.stderr)[i % 2]\n"
+            "    print(i, file=stream, flush=True)\n"
+            "    time.sleep(0.03)\n"
+        )
+        run = bench.run(code)
+
+        assert run.text() == "0\n1\n2\n3\n4\n5\n"
+        assert run.text("stdout") == "0\n2\n4\n"
+        assert run.text("stderr") == "1\n3\n5\n"
+        assert run.log == b"0\n1\n2\n3\n4\n5\n"
+        assert run.execution.log_bytes == 12
+        assert not run.execution.log_truncated
+
+    def test_a_silent_command_is_killed_at_its_deadline(self, bench: Bench) -> None:
+        began = time.monotonic()
+        execution = bench.run("import time; time.sleep(60)", wall=0.7).execution
+        elapsed = time.monotonic() - began
+
+        assert execution.exit is Exit.DEADLINE_WALL
+        assert (execution.exit_code, execution.signal) == (None, None)
+        assert 0.7 <= execution.wall_seconds < 0.7 + KILL_SECONDS
+        assert elapsed < 5
+        assert execution.kill_latency_seconds is not None
+        assert 0 <= execution.kill_latency_seconds < KILL_SECONDS
+
+    def test_the_deadline_kills_the_whole_process_tree(self, bench: Bench) -> None:
+        mark = f"mark-{os.urandom(8).hex()}"
+        before: list[int] = []
+
+        def count(_: str, chunk: bytes) -> None:
+            if b"ready" in chunk:
+                before.extend(alive(mark))
+
+        with bench.box(candidates.NASTY, mark) as box:
+            execution = box.wait(3.0, sink=count).execution
+            after = alive(mark)
+
+        assert len(before) >= 8, "the nasty children did not all start"
+        assert execution.exit is Exit.DEADLINE_WALL
+        assert (after, execution.survivors) == ([], 0)
+        assert until(lambda: not alive(mark), KILL_SECONDS)
+
+    def test_what_lingers_when_the_command_has_ended_is_ended(self, bench: Bench) -> None:
+        mark = f"mark-{os.urandom(8).hex()}"
+        code = candidates.NASTY.partition("signal.signal(signal.SIGTERM")[0]
+        execution = bench.run(code, mark).execution
+
+        assert (execution.exit, execution.exit_code) == (Exit.EXITED, 0)
+        assert execution.wall_seconds < 10
+        assert (alive(mark), execution.survivors) == ([], 0)
+
+    def test_a_killed_runner_leaves_nothing_alive_and_reconcile_removes_its_traces(
+        self, bench: Bench, options: dict[str, Any], tmp_path: Path
+    ) -> None:
+        before = traces(tmp_path)
+        mark = f"mark-{os.urandom(8).hex()}"
+        driver = self._drive(bench, options, (candidates.NASTY, mark), wall=60)
+        try:
+            assert driver.stdout is not None
+            assert b"ready" in driver.stdout.readline()
+            assert len(alive(mark)) >= 8
+            driver.send_signal(signal.SIGKILL)
+            driver.wait()
+
+            assert until(lambda: not alive(mark), KILL_SECONDS), alive(mark)
+        finally:
+            _end(driver)
+        assert bench.executor.reconcile({"session": "another"}) == 0
+        assert bench.executor.reconcile(LABELS) == 1
+        assert bench.executor.reconcile(LABELS) == 0
+        assert {t for t in traces(tmp_path) - before if "snapshot-" not in t} == set()
+
+    def test_a_stopped_runner_does_not_stop_the_deadline(
+        self, bench: Bench, options: dict[str, Any]
+    ) -> None:
+        mark = f"mark-{os.urandom(8).hex()}"
+        driver = self._drive(bench, options, (candidates.SLEEPER, mark), wall=1.5)
+        try:
+            assert driver.stdout is not None
+            assert b"ready" in driver.stdout.readline()
+            driver.send_signal(signal.SIGSTOP)
+            began = time.monotonic()
+
+            assert until(lambda: not set(alive(mark)) - {driver.pid}, 1.5 + 5 + KILL_SECONDS)
+            assert time.monotonic() - began > 2, "something else than the second timer ended it"
+            driver.send_signal(signal.SIGCONT)
+            rest = driver.communicate(timeout=20)[0]
+            assert b"deadline_wall" in rest
+        finally:
+            _end(driver)
+
+    def test_cpu_of_forked_workers_counts_against_the_cpu_deadline(self, bench: Bench) -> None:
+        execution = bench.run(candidates.WORKERS, cpu=1.0).execution
+
+        assert execution.exit is Exit.DEADLINE_CPU
+        assert execution.cpu_source in self.cpu_sources
+        assert execution.cpu_seconds is not None
+        assert execution.cpu_share is not None
+        assert 0.9 <= execution.cpu_seconds < 1.0 + 0.15 * (os.cpu_count() or 1)
+        assert execution.cpu_share > 0.05
+        assert execution.survivors == 0
+
+    def test_sleeping_uses_up_no_cpu_deadline(self, bench: Bench) -> None:
+        execution = bench.run("import time; time.sleep(1.2)", cpu=1.0).execution
+
+        assert execution.exit is Exit.EXITED
+        assert execution.cpu_seconds is not None
+        assert execution.cpu_seconds < 0.6
+
+    def test_kill_from_another_thread_ends_it(self, bench: Bench) -> None:
+        mark = f"mark-{os.urandom(8).hex()}"
+        with bench.box(candidates.NASTY, mark) as box:
+            timer = threading.Timer(0.1, box.sandbox.kill)
+            execution = box.wait(60, sink=lambda *_: timer.start()).execution
+            box.sandbox.kill()
+            timer.join()
+
+        assert execution.exit is Exit.KILLED
+        assert execution.wall_seconds < 10
+        assert execution.kill_latency_seconds is not None
+        assert execution.kill_latency_seconds < KILL_SECONDS
+        assert alive(mark) == []
+
+    def test_a_command_killed_before_wait_never_runs(self, bench: Bench) -> None:
+        with bench.box("print('I ran', flush=True)") as box:
+            box.sandbox.kill()
+            run = box.wait()
+
+        assert run.execution.exit is Exit.KILLED
+        assert run.text() == ""
+
+    def test_the_environment_is_exactly_the_allowed_one(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("OVERNIGHT_SECRET", "not for candidates")
+        code = "import json, os; print(json.dumps(dict(os.environ)))"
+        run = bench.run(code, env={"GIVEN": "yes", "HOME": "/elsewhere"})
+        seen = json.loads(run.text("stdout"))
+
+        assert set(seen) == {"GIVEN", "HOME", "PATH", "TMPDIR", "LANG", "OVERNIGHT_OUT"}
+        assert seen["GIVEN"] == "yes"
+        assert seen["HOME"] != "/elsewhere"
+        assert seen["PATH"].split(":")[0] == str(bench.python.parent)
+
+    def test_home_and_temporary_folder_are_fresh_and_writable(self, bench: Bench) -> None:
+        code = (
+            "import os, sys\n"
+            "for name in ('HOME', 'TMPDIR'):\n"
+            "    print(os.listdir(os.environ[name]))\n"
+            "    open(os.environ[name] + '/x', 'w').close()\n"
+            "print(repr(sys.stdin.read()), sorted(os.listdir('.')))\n"
+        )
+        for _ in range(2):
+            assert bench.run(code).text() == "[]\n[]\n'' ['train.py']\n"
+
+    def test_a_flood_is_bounded_on_disk_and_in_memory(self, bench: Bench) -> None:
+        flood = "import os\nwhile True: os.write(1, b'0123456789abcdef' * 4096)"
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        run = bench.run(flood, wall=1.5)
+        grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+
+        assert run.execution.exit is Exit.DEADLINE_WALL
+        assert run.execution.log_truncated
+        assert run.execution.log_bytes > 16 * 1024**2
+        assert len(run.log) < 9 * 1024**2 + 200
+        assert run.log.count(b"bytes left out here") == 1
+        assert run.log.startswith(b"0123456789abcdef")
+        assert grown_kib < 200 * 1024
+
+    def test_one_huge_line_keeps_its_start_and_its_end(self, bench: Bench) -> None:
+        code = (
+            "import os\n"
+            "os.write(1, b'start')\n"
+            "for _ in range(2048): os.write(1, b'x' * 65536)\n"
+            "os.write(2, b'end')\n"
+        )
+        run = bench.run(code)
+
+        assert run.execution.exit_code == 0
+        assert run.execution.log_truncated
+        assert run.execution.log_bytes == 2048 * 65536 + 8
+        assert len(run.log) < 9 * 1024**2 + 200
+        assert run.log.startswith(b"startxxx")
+        assert run.log.endswith(b"xxxend")
+
+    def test_only_plain_files_within_limits_are_collected(
+        self, bench: Bench, tmp_path: Path
+    ) -> None:
+        limits = bench.spec(()).limits.__class__(out_bytes=100)
+        with bench.box(candidates.TRAPS, limits=limits) as box:
+            assert box.wait().execution.exit_code == 0
+            taken = box.sandbox.collect(tmp_path / "into")
+
+        found = {str(p.relative_to(tmp_path / "into")) for p in (tmp_path / "into").rglob("*")}
+        wanted = {"b.bin": 20, "good/deep/a.txt": 10}
+        if os.geteuid() == 0:
+            wanted["closed/c"] = 1
+        assert {item.path: item.size_bytes for item in taken} == wanted
+        assert {name for name in found if not (tmp_path / "into" / name).is_dir()} == set(wanted)
+        assert (tmp_path / "into/b.bin").read_bytes() == b"b" * 20
+        assert not any(p.is_symlink() for p in (tmp_path / "into").rglob("*"))
+
+    def test_what_a_command_does_to_its_tree_never_reaches_the_snapshot(self, bench: Bench) -> None:
+        tree = bench.snapshot({"train.py": _VANDAL, "data/a.txt": "a", "data/b.txt": "b"})
+        before = digest(tree)
+        sandbox = bench.executor.prepare(bench.spec(("python", "train.py")))
+        try:
+            sandbox.start(tree)
+            assert _wait(sandbox).exit_code == 0
+        finally:
+            sandbox.destroy()
+
+        assert digest(tree) == before
+
+    def test_nothing_is_left_after_destroy(self, bench: Bench, tmp_path: Path) -> None:
+        before = traces(tmp_path)
+        mark = f"mark-{os.urandom(8).hex()}"
+        with bench.box(candidates.NASTY, mark) as box:
+            box.wait(1.0)
+        box.sandbox.destroy()
+
+        assert {t for t in traces(tmp_path) - before if "snapshot-" not in t} == set()
+        assert alive(mark) == []
+
+    def test_destroy_without_wait_leaves_nothing(self, bench: Bench, tmp_path: Path) -> None:
+        before = traces(tmp_path)
+        mark = f"mark-{os.urandom(8).hex()}"
+        with bench.box(candidates.NASTY, mark):
+            pass
+        bench.executor.prepare(bench.spec(("true",))).destroy()
+
+        assert {t for t in traces(tmp_path) - before if "snapshot-" not in t} == set()
+        assert alive(mark) == []
+
+    def test_a_failed_start_says_why_and_leaves_nothing(self, bench: Bench, tmp_path: Path) -> None:
+        before = traces(tmp_path)
+        with pytest.raises(SandboxUnavailableError, match=r"no Python at /nowhere/python"):
+            bench.executor.prepare(bench.spec(("true",), interpreter=Path("/nowhere/python")))
+        sandbox = bench.executor.prepare(bench.spec(("true",)))
+        with pytest.raises(SandboxUnavailableError, match="snapshot") as caught:
+            sandbox.start(tmp_path / "not-there")
+
+        assert "\n" not in str(caught.value)
+        assert traces(tmp_path) - before == set()
+
+    def test_reconcile_leaves_a_living_sandbox_alone(self, bench: Bench) -> None:
+        with bench.box("print('alive')") as box:
+            assert bench.executor.reconcile(LABELS) == 0
+            assert box.wait().text() == "alive\n"
+
+    def _drive(
+        self, bench: Bench, options: dict[str, Any], program: tuple[str, str], wall: float
+    ) -> subprocess.Popen[bytes]:
+        tree = bench.snapshot({"train.py": program[0]})
+        spec = bench.spec(("python", "train.py", program[1]))
+        words = [json.dumps(options), spec_text(spec), str(tree), str(wall)]
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.conformance.driver", *words], stdout=subprocess.PIPE
+        )
+
+
+_VANDAL = """
+import os, shutil
+open("train.py", "a").write("# mine")
+os.unlink("data/a.txt")
+open("data/b.txt", "r+").write("B")
+os.chmod("data", 0o700)
+os.rename("data", "other")
+"""
+
+
+def _wait(sandbox: Any) -> Any:
+    from overnight.contracts.execution import Deadline
+
+    return sandbox.wait(Deadline(wall_seconds=20), lambda *_: None)
+
+
+def _end(driver: subprocess.Popen[bytes]) -> None:
+    """The driver alone; what it started must end by itself."""
+    if driver.poll() is None:
+        driver.kill()
+        driver.wait()
+    if driver.stdout is not None:
+        driver.stdout.close()
