@@ -17,7 +17,7 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass
 class Lifeline:
-    """One process's life. `ending` is set by SIGTERM or SIGINT; a lost supervisor ends it at once."""
+    """One process's life. `ending` is set by SIGTERM or SIGINT."""
 
     ending: Event = field(default_factory=Event)
     signals: int = 0

@@ -1,4 +1,4 @@
-"""Every exception that Overnight raises on purpose. A candidate's failure is a value, never one of these."""
+"""Every exception that we raise on purpose. A candidate's failure is a value, never one."""
 
 from __future__ import annotations
 

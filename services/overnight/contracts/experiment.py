@@ -26,7 +26,9 @@ class Proposal(Wire):
 
     hypothesis: Annotated[str, Field(min_length=1, max_length=4000)]  #: what and why, in words
     analysis: Text = ""  #: what the last result says
-    changes: dict[RelativePath, Annotated[str, Field(max_length=1024**2)]]  #: path -> whole new text
+    changes: dict[
+        RelativePath, Annotated[str, Field(max_length=1024**2)]
+    ]  #: path -> whole new text
     parent: ExperimentId  #: the experiment whose tree it edits
     proposer: Name  #: who
     details: dict[str, Any] = {}  #: the proposer's own data, kept in the ledger
@@ -112,8 +114,14 @@ class Decision(Wire):
 
     id: ExperimentId
     verdict: Literal[
-        Status.KEEP, Status.DISCARD, Status.CRASH, Status.TIMEOUT, Status.REJECTED, Status.HELD,
-        Status.PRUNED, Status.INFRA,
+        Status.KEEP,
+        Status.DISCARD,
+        Status.CRASH,
+        Status.TIMEOUT,
+        Status.REJECTED,
+        Status.HELD,
+        Status.PRUNED,
+        Status.INFRA,
     ]
     reason: Reason | None
     incumbent_before: ExperimentId | None

@@ -68,7 +68,9 @@ class SessionOpened(Wire):
     """Each orchestrator start appends one; the epoch fences its predecessors."""
 
     epoch: Annotated[int, Field(ge=1)]
-    starter: Annotated[str, Field(max_length=64)] = ""  #: of one start; tells two of one epoch apart
+    starter: Annotated[str, Field(max_length=64)] = (
+        ""  #: of one start; tells two of one epoch apart
+    )
     tag: Annotated[str, Field(min_length=1, max_length=128)]
     config: dict[str, Any]  #: LoopConfig, resolved
     config_digest: Digest

@@ -1,4 +1,4 @@
-"""What may be written: a message against the fold. Pure; recorder and `verify` use the same rules."""
+"""What may be written: a message against the fold. Pure; `verify` uses the same rules."""
 
 from __future__ import annotations
 

@@ -42,7 +42,9 @@ class LedgerWriter:
             InfrastructureError: the folder can't be written.
         """
         try:
-            self._lock = os.open(self._files.ledger_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._lock = os.open(
+                self._files.ledger_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
         except OSError as error:
             raise InfrastructureError(f"{self._files.ledger_lock}: {error.strerror}") from error
         try:
@@ -73,7 +75,7 @@ class LedgerWriter:
             InfrastructureError: the disk refused (full, read-only, broken). Nothing was written:
                 the message stays where it is and is tried again.
         """
-        assert self._fd is not None, "open first"  # noqa: S101 - a programming error
+        assert self._fd is not None, "open first"  # a programming error
         row = link(
             seq=self.state.seq + 1,
             ts=self._now(),
@@ -107,7 +109,7 @@ class LedgerWriter:
 
     def _take_back(self) -> None:
         """A torn row is cut off at once; if even that fails, the next open heals it."""
-        assert self._fd is not None  # noqa: S101 - a programming error
+        assert self._fd is not None  # a programming error
         self._staged_head.unlink(missing_ok=True)
         try:
             os.ftruncate(self._fd, self._size)

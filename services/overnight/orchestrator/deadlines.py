@@ -1,4 +1,4 @@
-"""When an attempt is killed: wall clock and CPU from the gate and what the session has seen. Pure."""
+"""When an attempt is killed: wall clock and CPU, from the gate and the session so far. Pure."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ from overnight.ledger.fold import ExperimentState, SessionState
 
 def history(state: SessionState, parent_files: dict[str, str]) -> History:
     """All that happened, with the editable files of the incumbent's tree."""
-    assert state.config is not None and state.opened is not None  # noqa: S101 - opened
+    assert state.config is not None and state.opened is not None  # opened
     baseline, best = state.metric_of(1), state.metric_of(state.incumbent)
-    assert baseline is not None and best is not None and state.incumbent is not None  # noqa: S101
+    assert baseline is not None and best is not None and state.incumbent is not None
     return History(
         tag=state.opened.tag,
         metric=state.config.metric,

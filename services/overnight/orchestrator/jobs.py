@@ -26,8 +26,8 @@ def job_for(state: SessionState, experiment_id: int, launch: Launch) -> Experime
     """The job of an experiment's open attempt."""
     experiment = state.experiments[experiment_id]
     attempt, proposed, config = experiment.open_attempt, experiment.proposed, state.config
-    assert attempt is not None and config is not None and state.opened is not None  # noqa: S101
-    assert proposed.commit and proposed.tree_digest and state.sid  # noqa: S101 - never rejected
+    assert attempt is not None and config is not None and state.opened is not None
+    assert proposed.commit and proposed.tree_digest and state.sid  # never rejected
     parent = state.experiments.get(proposed.parent) if proposed.parent else None
     return ExperimentJob(
         sid=state.sid,
@@ -83,7 +83,9 @@ def decision_message(decision: Decision, number: int, epoch: int) -> LedgerMessa
     return _message(RowKind.DECISION, f"decision:{decision.id}:{number}", decision, epoch)
 
 
-def own_result(experiment_id: int, attempt: int, status: Status, reason: str | None) -> LedgerMessage:
+def own_result(
+    experiment_id: int, attempt: int, status: Status, reason: str | None
+) -> LedgerMessage:
     """What the orchestrator says of an attempt that no runner will report."""
     details = {
         "lost": "no runner has it and it is not queued",

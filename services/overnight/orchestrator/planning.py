@@ -184,7 +184,7 @@ def _propose(state: SessionState, queue: QueueView, bounds: Bounds) -> Action | 
 
 
 def _enough(state: SessionState, queue: QueueView) -> Close | None:
-    assert state.config is not None  # noqa: S101 - opened
+    assert state.config is not None  # opened
     limit = state.config.policy.limits.experiments
     if limit is not None and state.candidates >= limit:
         return Close("done", f"{state.candidates} experiments")

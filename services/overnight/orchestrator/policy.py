@@ -26,7 +26,7 @@ def decide(state: SessionState, experiment_id: int) -> Decision | MoreRuns:
 
     Dispatches on the session's own policy version, so an old session replays as it was decided.
     """
-    assert state.opened is not None  # noqa: S101 - an experiment ends only in an open session
+    assert state.opened is not None  # an experiment ends only in an open session
     return _POLICIES[state.opened.policy_version](state, state.experiments[experiment_id])
 
 
@@ -39,7 +39,7 @@ def _policy_1(state: SessionState, experiment: ExperimentState) -> Decision | Mo
     if experiment.proposed.rejection is not None:
         return _verdict(state, experiment, Status.REJECTED, experiment.proposed.rejection)
     final = experiment.final
-    assert final is not None and state.config is not None  # noqa: S101 - ended
+    assert final is not None and state.config is not None  # ended
     if final.status is not Status.SCORED:
         return _verdict(state, experiment, Status(final.status), final.reason)
     if experiment.proposed.role is Role.BASELINE:
@@ -55,7 +55,7 @@ def _strictly_better(
     if experiment.proposed.tree_digest == parent.proposed.tree_digest:
         return Status.DISCARD, "no_change"
     best = state.metric_of(state.incumbent)
-    assert best is not None and final.metric is not None  # noqa: S101 - an incumbent is scored
+    assert best is not None and final.metric is not None  # an incumbent is scored
     if config.metric.better(final.metric, best):
         return Status.KEEP, None
     return Status.DISCARD, "equal" if final.metric == best else "worse"

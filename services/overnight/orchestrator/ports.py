@@ -1,4 +1,4 @@
-"""What the orchestrator needs of the world, so that its core can be driven by a test or by Redis."""
+"""What the orchestrator needs of the world: a test or Redis can stand behind it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The orchestrator's queue over Redis. A hint: whatever is lost here comes again from the ledger."""
+"""The orchestrator's queue over Redis. Only a hint: what is lost comes again from the ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop: fold what is new, do the one next thing, never block. Safe to kill between any two steps."""
+"""The loop: fold what is new, do the one next thing, never block. May die between any two steps."""
 
 from __future__ import annotations
 
@@ -173,9 +173,7 @@ class Orchestrator:
     # -- the queue ------------------------------------------------------------------------------
 
     def _open_fences(self) -> list[Fence]:
-        attempts = (
-            (i, self.state.experiments[i].open_attempt) for i in sorted(self.state.running)
-        )
+        attempts = ((i, self.state.experiments[i].open_attempt) for i in sorted(self.state.running))
         return [(i, attempt.issued.attempt) for i, attempt in attempts if attempt is not None]
 
     def _glance(self, now: float) -> None:
@@ -250,12 +248,12 @@ class Orchestrator:
 
     def _decide(self, experiment_id: int) -> None:
         decision = decide(self.state, experiment_id)
-        assert isinstance(decision, Decision)  # noqa: S101 - no policy of this release wants more
+        assert isinstance(decision, Decision)  # no policy of this release wants more
         number = self.state.experiments[experiment_id].decisions + 1
         self._send(jobs.decision_message(decision, number, self.epoch))
 
     def _issue(self, experiment_id: int, attempt: int, after: Callable[[], None]) -> None:
-        assert self.state.config is not None  # noqa: S101 - opened
+        assert self.state.config is not None  # opened
         wall, cpu = deadlines(self.state.config, self.state)
         issued = rows.AttemptIssued(
             id=experiment_id, attempt=attempt, wall_seconds=wall, cpu_seconds=cpu
@@ -274,7 +272,7 @@ class Orchestrator:
             self._send(jobs.proposed_message(self._baseline(), self.epoch))
             return
         incumbent = self.state.experiments[self.state.incumbent or 1].proposed
-        assert incumbent.commit is not None  # noqa: S101 - an incumbent ran
+        assert incumbent.commit is not None  # an incumbent ran
         files = self._ports.trees.files_of(incumbent.commit)
         try:
             proposal = self._ports.proposer.propose(history(self.state, files))
@@ -299,7 +297,7 @@ class Orchestrator:
 
     def _candidate(self, experiment_id: int, proposal: Proposal) -> rows.Proposed:
         parent = self.state.experiments[proposal.parent].proposed
-        assert parent.commit is not None  # noqa: S101 - proposers build on what ran
+        assert parent.commit is not None  # proposers build on what ran
         common = {
             "id": experiment_id,
             "role": Role.CANDIDATE,

@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 @dataclass
 class SessionTrees:
-    """One session's trees. As TreePort. *user*: the user's repository with `branches`, else None."""
+    """One session's trees, as TreePort. *user*: the user's repository with `branches`."""
 
     store: SnapshotStore
     opened: SessionOpened
@@ -43,9 +43,7 @@ class SessionTrees:
             hypothesis=proposal.hypothesis,
         )
         stored = self.store.write_candidate(edit)
-        return Tree(
-            stored.commit, stored.tree_digest, stored.lines_added, stored.lines_removed
-        )
+        return Tree(stored.commit, stored.tree_digest, stored.lines_added, stored.lines_removed)
 
     def branch_for(self, experiment_id: int, hypothesis: str) -> str:
         """exp/<tag>/<id>-<slug>, or iter<id>."""

@@ -111,7 +111,7 @@ class _Desk:
             return
         state = self._writer.state
         experiment = state.experiments[row.body["id"]]
-        assert self._exports is not None  # noqa: S101 - a decision comes after an opening
+        assert self._exports is not None  # a decision comes after an opening
         try:
             if not self._exports.append(entry(state, experiment)):
                 self._exports.rebuild(entries(state))

@@ -17,7 +17,7 @@ def entries(state: SessionState) -> list[ExportEntry]:
 def entry(state: SessionState, experiment: ExperimentState) -> ExportEntry:
     """One decided experiment."""
     proposed, final, decision = experiment.proposed, experiment.final, experiment.decision
-    assert decision is not None and state.config is not None  # noqa: S101 - decided
+    assert decision is not None and state.config is not None  # decided
     strategy = state.config.iter_strategy
     return ExportEntry(
         id=experiment.id,

@@ -39,7 +39,11 @@ class SessionCollector(Collector):
             "overnight_ledger_rows", "Rows of the session's ledger.", value=state.seq
         )
         for name, what, metric in (
-            ("overnight_incumbent_metric", "Metric of the incumbent.", state.metric_of(state.incumbent)),
+            (
+                "overnight_incumbent_metric",
+                "Metric of the incumbent.",
+                state.metric_of(state.incumbent),
+            ),
             ("overnight_baseline_metric", "Metric of the baseline.", _baseline(state)),
         ):
             if metric is not None:
@@ -65,7 +69,9 @@ class RecorderMetrics:
             "overnight_messages_refused", "Messages that became no row.", registry=registry
         )
         self.disk_errors = Counter(
-            "overnight_ledger_disk_errors", "Rows that the disk refused at first.", registry=registry
+            "overnight_ledger_disk_errors",
+            "Rows that the disk refused at first.",
+            registry=registry,
         )
         self.queue_depth = Gauge(
             "overnight_queue_depth", "Jobs that wait in the pool's queue.", registry=registry
@@ -73,9 +79,7 @@ class RecorderMetrics:
         self.backlog = Gauge(
             "overnight_recorder_backlog", "Messages read and not yet acked.", registry=registry
         )
-        self.runners = Gauge(
-            "overnight_runners", "Runners that said they live.", registry=registry
-        )
+        self.runners = Gauge("overnight_runners", "Runners that said they live.", registry=registry)
 
     def timed(self) -> float:
         """A start for `append_seconds`."""

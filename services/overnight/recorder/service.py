@@ -1,4 +1,4 @@
-"""The write path's end: one message at a time, checked against the fold, on the disk, then acked."""
+"""The write path's end: a message is checked against the fold, put on the disk, then acked."""
 
 from __future__ import annotations
 

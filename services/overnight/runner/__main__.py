@@ -96,7 +96,9 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
     )
     runner.recover()
     metrics.ready()
-    Thread(target=_beat, args=(life, flags, identity.sid, options.slot, metrics), daemon=True).start()
+    Thread(
+        target=_beat, args=(life, flags, identity.sid, options.slot, metrics), daemon=True
+    ).start()
     PoolWorker(
         connection, options.pool, f"{identity.sid}-{options.slot}", runner.handle, life.should_stop
     ).work()

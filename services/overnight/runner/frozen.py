@@ -1,4 +1,4 @@
-"""Which paths of a snapshot the sandbox must not be able to change. Pure but for one directory walk."""
+"""Which paths of a snapshot the sandbox must not be able to change."""
 
 from __future__ import annotations
 

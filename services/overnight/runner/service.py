@@ -1,4 +1,4 @@
-"""A runner: takes attempts of one session from its pool, one at a time, and delivers each result."""
+"""A runner: takes attempts of one session, one at a time, and delivers each result."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Runner:
         self._claim = ClaimFile(bench.folder / "claimed")
 
     def recover(self) -> None:
-        """After a start: end a dead predecessor's leftovers, report its attempt, empty the outbox."""
+        """End a dead predecessor's leftovers, report its attempt, empty the outbox."""
         ended = self._bench.executor.reconcile(
             {"sid": self._lines.sid, "runner": self._bench.runner}
         )

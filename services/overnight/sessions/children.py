@@ -1,4 +1,4 @@
-"""One child of the supervisor: started in a session of its own, watched, started again with back-off."""
+"""One child of the supervisor: a process session of its own, watched, started again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 @dataclass(frozen=True, kw_only=True)
 class ChildSpec:
-    """What to start. A service gets a lifeline and says when it is ready; others are ready at once."""
+    """What to start. A service gets a lifeline and says when it is ready."""
 
     name: str
     argv: tuple[str, ...]

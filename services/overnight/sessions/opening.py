@@ -155,9 +155,7 @@ def lock_session(files: SessionFiles) -> int:
     return fd
 
 
-def _make_room(
-    files: SessionFiles, lock: int, repo: Path
-) -> tuple[SessionFiles, int, str | None]:
+def _make_room(files: SessionFiles, lock: int, repo: Path) -> tuple[SessionFiles, int, str | None]:
     """A session that never had a successful baseline makes room for a new one."""
     if not files.identity.is_file():
         return files, lock, None
@@ -181,7 +179,7 @@ def _resume(files: SessionFiles, lock: int, launch: _Launch) -> Opened:
     state = read_state(files)
     identity = read_identity(files)
     config = launch.resolved.config
-    assert state.opened is not None and state.config is not None  # noqa: S101 - _make_room
+    assert state.opened is not None and state.config is not None  # _make_room
     changed = changed_track_keys(state.config, config)
     if changed:
         raise UsageError(

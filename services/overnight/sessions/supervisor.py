@@ -167,7 +167,7 @@ class Supervisor:
 
     def _ask_to_stop(self) -> None:
         """In a thread: the recorder may need a moment, and the tree must be tended meanwhile."""
-        assert self._stack is not None  # noqa: S101 - started
+        assert self._stack is not None  # started
         try:
             ask(
                 self._stack.redis_url,
@@ -244,7 +244,7 @@ class Supervisor:
     # -- ending ---------------------------------------------------------------------------------
 
     def _end_all(self) -> None:
-        """SIGTERM in order of dependence, SIGKILL after the grace (at once when interrupted twice)."""
+        """SIGTERM, what depends first; SIGKILL after the grace, at once when interrupted twice."""
         grace = 0.0 if self._interrupts > 1 else GRACE_SECONDS
         last: list[str] = [n for n in ("recorder", "redis") if n in self._children]
         for names in ([n for n in self._children if n not in last], last):

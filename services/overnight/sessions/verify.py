@@ -143,9 +143,7 @@ def verify(root: Path) -> Verification:
     return found
 
 
-def _check_head(
-    files: SessionFiles, found: Verification, last: str, hashes: deque[str]
-) -> None:
+def _check_head(files: SessionFiles, found: Verification, last: str, hashes: deque[str]) -> None:
     try:
         head = read_head(files.head)
     except LedgerError as error:

@@ -1,4 +1,4 @@
-"""A session for people and scripts: the shapes of `status`, `results` and `show`. Pure but for reading."""
+"""A session for people and scripts: the shapes of `status`, `results` and `show`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""A whole Overnight in memory with a Redis that forgets: the real fold, rules, recorder and
-orchestrator around a fake stream, fake queue and fake runners, each of which may die at any step."""
+"""A whole Overnight in memory with a Redis that forgets.
+
+The real fold, rules, recorder and orchestrator stand around a fake stream, a fake queue and fake
+runners, each of which may die at any step.
+"""
 
 from __future__ import annotations
 
@@ -228,7 +231,11 @@ class World:
     def renew(self) -> None:
         """What each living runner's lease thread does."""
         for runner in self.runners:
-            if runner.frozen or runner.claimed is None or (runner.job is None and not runner.outbox):
+            if (
+                runner.frozen
+                or runner.claimed is None
+                or (runner.job is None and not runner.outbox)
+            ):
                 continue
             fence = (runner.claimed.id, runner.claimed.attempt)
             if self.owner(fence) in (None, runner.name):
@@ -290,4 +297,3 @@ class World:
                 self.step_runner(index)
             self.tick(1.0)
         raise AssertionError("the session did not end")
-

@@ -1,0 +1,41 @@
+# make demo and make test are the two commands; the rest are conveniences.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+DEMO_ARGS ?=
+TEST_ARGS ?=
+# PyTorch's public index of CPU builds, tried on machines without a GPU; may be out of reach.
+TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
+
+.PHONY: demo test setup lint lock preflight clean
+.DEFAULT_GOAL := demo
+
+demo: setup  ## the whole system on the bundled track, live
+	@$(BIN)/overnight demo $(DEMO_ARGS)
+
+test: setup  ## all tests, against a real Redis and real processes
+	@sh ci/preflight.sh test $(PYTHON)
+	@$(MAKE) --no-print-directory lint
+	@$(BIN)/python -m pytest $(TEST_ARGS)
+
+setup: $(VENV)/.installed
+
+$(VENV)/.installed: ci/requirements.txt ci/install.sh ci/install_torch.sh pyproject.toml
+	@sh ci/preflight.sh setup $(PYTHON)
+	@TORCH_CPU_INDEX='$(TORCH_CPU_INDEX)' sh ci/install.sh $(PYTHON) $(VENV)
+
+preflight:  ## name everything that this machine lacks
+	@sh ci/preflight.sh test $(PYTHON)
+
+lint: setup
+	@$(BIN)/ruff check -q . && $(BIN)/ruff format -q --check . && echo "ruff ok"
+	@$(BIN)/mypy --no-error-summary && echo "mypy ok"
+	@$(BIN)/lint-imports --no-cache >/tmp/overnight-imports.$$$$ 2>&1 && echo "floors ok" || { cat /tmp/overnight-imports.$$$$; rm -f /tmp/overnight-imports.$$$$; exit 1; }; rm -f /tmp/overnight-imports.$$$$
+
+lock:  ## resolve ci/requirements.txt again
+	@$(BIN)/pip-compile -q --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
+	  --no-emit-find-links --no-emit-trusted-host --no-emit-options --extra dev \
+	  --output-file ci/requirements.txt pyproject.toml ci/requirements.in
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
