@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from overnight.contracts import wire
@@ -58,6 +61,27 @@ def require_stack(files: SessionFiles) -> Stack:
     if stack is None:
         raise InfrastructureError("no stack runs for this session: overnight up")
     return stack
+
+
+def fresh_socket_folder(base: Path, sid: str) -> Path:
+    """A new private folder for the sockets of session *sid*, whose lock the caller holds.
+
+    What a supervisor that was killed left there is removed. Its name is never used again, so that
+    nothing of a dying stack reaches the new one.
+
+    Raises:
+        InfrastructureError: *base* can't be made, or is another user's.
+    """
+    try:
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = base.lstat()
+        if base.is_symlink() or not base.is_dir() or status.st_uid != os.geteuid():
+            raise InfrastructureError(f"{base} belongs to somebody else: set OVERNIGHT_STATE")
+        for left in base.glob(f"{sid}-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        return Path(tempfile.mkdtemp(prefix=f"{sid}-", dir=base))
+    except OSError as error:
+        raise InfrastructureError(f"{base}: {error.strerror}") from error
 
 
 def ask(

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +15,13 @@ from types import FrameType
 
 import structlog
 
-from overnight.configuration import RedisCandidate, SupervisorSettings, load_settings, redis_source
+from overnight.configuration import (
+    RedisCandidate,
+    SupervisorSettings,
+    load_settings,
+    redis_source,
+    socket_dir,
+)
 from overnight.contracts.errors import InfrastructureError, OvernightError
 from overnight.contracts.rows import Row, SessionClosed
 from overnight.contracts.status import ControlAction
@@ -24,7 +29,7 @@ from overnight.ledger.fold import RunState, SessionState
 from overnight.ledger.reader import LedgerTail
 from overnight.sessions.children import Child, ChildSpec
 from overnight.sessions.opening import Opened
-from overnight.sessions.stack import Stack, ask
+from overnight.sessions.stack import Stack, ask, fresh_socket_folder
 
 log = structlog.get_logger()
 
@@ -50,6 +55,7 @@ class Supervisor:
         self._watcher = watcher
         self._settings = load_settings(SupervisorSettings, environ)
         self._redis: RedisCandidate = redis_source(environ)
+        self._sockets = socket_dir(environ)
         self._children: dict[str, Child] = {}
         self._tail = LedgerTail(opened.files.ledger)
         self.state = SessionState()
@@ -117,9 +123,7 @@ class Supervisor:
 
     def _prepare_redis(self, lifeline: int) -> str:
         """A private server on a unix socket in a short folder: a socket's path has 108 bytes."""
-        shared = Path("/tmp")  # noqa: S108 - only the parent of a private folder
-        parent = shared if shared.is_dir() else Path(tempfile.gettempdir())
-        self._socket_dir = Path(tempfile.mkdtemp(prefix="overnight-", dir=parent))
+        self._socket_dir = fresh_socket_folder(self._sockets, self._opened.sid)
         socket = self._socket_dir / "redis.sock"
         argv = (
             str(self._redis.binary), "--port", "0", "--unixsocket", str(socket),
