@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,9 @@ class ExecutorSuite:
         raise NotImplementedError
 
     @pytest.fixture
-    def bench(self, executor: Executor, tmp_path: Path) -> Bench:
-        return Bench(executor, tmp_path)
+    def bench(self, executor: Executor, tmp_path: Path) -> Iterator[Bench]:
+        yield Bench(executor, tmp_path)
+        executor.reconcile(LABELS)  # what a failed test may have left
 
     def test_it_says_what_its_sandboxes_give(self, executor: Executor) -> None:
         assert executor.isolation == self.isolation
