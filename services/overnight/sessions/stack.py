@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import time
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -82,6 +83,17 @@ def fresh_socket_folder(base: Path, sid: str) -> Path:
         return Path(tempfile.mkdtemp(prefix=f"{sid}-", dir=base))
     except OSError as error:
         raise InfrastructureError(f"{base}: {error.strerror}") from error
+
+
+def wait_until_gone(files: SessionFiles, timeout_seconds: float) -> None:
+    """Until no stack runs for this session. Raises InfrastructureError when that takes too long."""
+    deadline = time.monotonic() + timeout_seconds
+    while (stack := read_stack(files)) is not None:
+        if time.monotonic() >= deadline:
+            raise InfrastructureError(
+                f"the session is still running after {timeout_seconds:g} s (pid {stack.pid})"
+            )
+        time.sleep(0.05)
 
 
 def ask(

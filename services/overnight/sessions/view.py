@@ -10,6 +10,8 @@ from overnight.contracts.status import Direction
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import ExperimentState, SessionState
 from overnight.orchestrator.planning import counts
+from overnight.sessions.locate import Found, read_state
+from overnight.sessions.stack import read_stack
 
 
 def status_object(
@@ -32,6 +34,14 @@ def status_object(
         "session_dir": str(files.root),
         "endpoints": endpoints,
     }
+
+
+def current_status(found: Found) -> dict[str, Any]:
+    """The status of a session on this host, and the pid of the stack that runs for it."""
+    stack = read_stack(found.files)
+    endpoints = dict(stack.endpoints) if stack else {}
+    status = status_object(found.files, found.tag, read_state(found.files), endpoints)
+    return status | {"pid": stack.pid if stack else None}
 
 
 def result_row(experiment: ExperimentState) -> dict[str, Any]:

@@ -1,0 +1,75 @@
+"""pause, resume, drain, stop: a wish becomes a ledger row; done when it is on the disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from overnight.cli import output
+from overnight.cli.options import HERE, AsJson, Dir, Tag, session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from overnight.contracts.status import ControlAction
+
+Why = Annotated[str, typer.Option("--why", help="kept in the ledger")]
+
+
+def pause(tag: Tag = None, directory: Dir = HERE, why: Why = "", as_json: AsJson = False) -> None:
+    """Propose no more; what runs ends. `resume` goes on."""
+    from overnight.contracts.status import ControlAction
+
+    _ask(directory, tag, ControlAction.PAUSE, why, as_json)
+
+
+def resume(tag: Tag = None, directory: Dir = HERE, why: Why = "", as_json: AsJson = False) -> None:
+    """Go on after a pause."""
+    from overnight.contracts.status import ControlAction
+
+    _ask(directory, tag, ControlAction.RESUME, why, as_json)
+
+
+def drain(tag: Tag = None, directory: Dir = HERE, why: Why = "", as_json: AsJson = False) -> None:
+    """Propose no more, let what runs end, then close."""
+    from overnight.contracts.status import ControlAction
+
+    _ask(directory, tag, ControlAction.DRAIN, why, as_json)
+
+
+def stop(
+    tag: Tag = None,
+    directory: Dir = HERE,
+    why: Why = "",
+    wait: Annotated[bool, typer.Option(help="until the session is closed")] = True,
+    timeout: Annotated[float, typer.Option(help="seconds to wait")] = 120.0,
+    as_json: AsJson = False,
+) -> None:
+    """End what runs as cancelled (it runs again on resume), then close."""
+    from overnight.contracts.status import ControlAction
+
+    _ask(directory, tag, ControlAction.STOP, why, as_json, wait=timeout if wait else None)
+
+
+def _ask(
+    directory: Path,
+    tag: str | None,
+    action: ControlAction,
+    why: str,
+    as_json: bool,
+    wait: float | None = None,
+) -> None:
+    from overnight.cli.services import quiet
+    from overnight.sessions.stack import ask, require_stack, wait_until_gone
+
+    quiet()
+    found = session(directory, tag)
+    stack = require_stack(found.files)
+    seq = ask(stack.redis_url, found.sid, action, why=why)
+    if wait is not None:
+        wait_until_gone(found.files, wait)
+    if as_json:
+        output.emit({"tag": found.tag, "action": action.value, "seq": seq})
+    else:
+        output.say(f"session {found.tag}: {action.value} taken (ledger row {seq})")
