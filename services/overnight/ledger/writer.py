@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +32,7 @@ class LedgerWriter:
         self._fd: int | None = None
         self._size = 0
         self.state = SessionState()
+        self.on_fsync: Callable[[float], None] = lambda seconds: None  #: told how long each took
         self.healed_bytes = 0  #: of an unterminated tail that was moved away at the last open
 
     def open(self) -> None:
@@ -91,7 +93,9 @@ class LedgerWriter:
             written = os.write(self._fd, line)
             if written != len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            began = time.perf_counter()
             os.fsync(self._fd)
+            self.on_fsync(time.perf_counter() - began)
         except OSError as error:
             self._take_back()
             raise InfrastructureError(f"{self._files.ledger}: {error.strerror}") from error

@@ -52,15 +52,16 @@ class SessionTrees:
         return f"{self.opened.branch_prefix}{experiment_id}-{slug(hypothesis)}"
 
     def follow(self, state: SessionState) -> None:
-        """Make refs what the fold says; idempotent."""
-        if self.user is None or self.opened.branch is None:
+        """Make refs what the fold says; idempotent. Nothing appears before a baseline worked, so
+        that a session which never began leaves no branch behind."""
+        if self.user is None or self.opened.branch is None or state.incumbent is None:
             return
         expected = {
             e.proposed.branch: e.proposed.commit
             for e in state.experiments.values()
             if e.proposed.commit is not None
         }
-        best = state.experiments[state.incumbent].proposed.commit if state.incumbent else None
+        best = state.experiments[state.incumbent].proposed.commit
         expected[self.opened.branch] = best or self.opened.base_commit
         if expected == self._synced:
             return

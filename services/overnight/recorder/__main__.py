@@ -74,6 +74,7 @@ class _Desk:
         self._looked_at = 0.0
         self.registry = CollectorRegistry()
         self._metrics = RecorderMetrics(self.registry, lambda: writer.state)
+        writer.on_fsync = self._metrics.fsync_seconds.observe
         self._recorder = Recorder(writer, self._on_row)
         self._catch_up_exports()
 
@@ -92,13 +93,11 @@ class _Desk:
             refusal = Ack(refused=True, reason=(found.problem or "")[:2000])
             self._inbox.acknowledge(found, found.key, refusal)
             return
-        started = self._metrics.timed()
         try:
             ack = self._recorder.handle(found.message)
         except InfrastructureError:
             self._metrics.disk_errors.inc()
             raise
-        self._metrics.append_seconds.observe(self._metrics.timed() - started)
         if ack.refused:
             self._metrics.refused.inc()
         self._inbox.acknowledge(found, found.message.key, ack)

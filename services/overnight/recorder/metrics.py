@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -59,9 +58,9 @@ class RecorderMetrics:
 
     def __init__(self, registry: CollectorRegistry, state: Callable[[], SessionState]) -> None:
         registry.register(SessionCollector(state))
-        self.append_seconds = Histogram(
-            "overnight_ledger_append_seconds",
-            "One row from hash to fsync (of row and head).",
+        self.fsync_seconds = Histogram(
+            "overnight_ledger_fsync_seconds",
+            "fsync of one row.",
             buckets=(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2),
             registry=registry,
         )
@@ -80,7 +79,3 @@ class RecorderMetrics:
             "overnight_recorder_backlog", "Messages read and not yet acked.", registry=registry
         )
         self.runners = Gauge("overnight_runners", "Runners that said they live.", registry=registry)
-
-    def timed(self) -> float:
-        """A start for `append_seconds`."""
-        return time.perf_counter()

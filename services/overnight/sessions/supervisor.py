@@ -91,7 +91,9 @@ class Supervisor:
         self._files.service_logs.mkdir(exist_ok=True)
         url = self._redis.url or self._prepare_redis(lifeline)
         self._stack = Stack(pid=os.getpid(), redis_url=url)
-        common = ("--dir", str(self._files.root), "--redis", url)
+        # A pool of its own: on a shared Redis no other session's runner may take its jobs.
+        own_pool = f"default-{self._opened.sid}"
+        common = ("--dir", str(self._files.root), "--redis", url, "--pool", own_pool)
         self._add("recorder", ("recorder", *common), lifeline)
         for child in self._children.values():
             child.start()
