@@ -17,7 +17,7 @@ from typing import IO
 
 from overnight.contracts.errors import SnapshotError, UsageError
 from overnight.snapshots import userrepo
-from overnight.snapshots.errors import GitFailedError
+from overnight.snapshots.errors import GitFailedError, disk_errors
 from overnight.snapshots.git import Git, first_line, valid_commit
 from overnight.snapshots.store import BASE_REF, SnapshotStore, Stored
 from overnight.snapshots.tags import check_tag, slug
@@ -267,7 +267,8 @@ def _copy_head(git: Git, store: SnapshotStore, head: str) -> None:
         wanted = "".join(f"{name}\n" for name in (head, root_tree, *sorted(names)))
         try:
             # The commit's parents stay behind; without this git would miss them.
-            (store.git_dir / "shallow").write_text(f"{head}\n")
+            with disk_errors(str(store.git_dir)):
+                (store.git_dir / "shallow").write_text(f"{head}\n")
             with _pack(git, wanted.encode()) as pack:
                 store.git.run("index-pack", "--stdin", stdin=pack)
         except GitFailedError as error:

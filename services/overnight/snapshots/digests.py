@@ -6,9 +6,10 @@ It is a cache. A wrong line can't do harm: an export is always hashed anew from 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
+
+from overnight.snapshots.errors import disk_errors
 
 _LINE_LENGTH = 40 + 1 + 64
 
@@ -43,8 +44,5 @@ class DigestCache:
         if not lines:
             return
         # A newline first: a torn last line of a killed writer must not swallow ours.
-        handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            os.write(handle, f"\n{lines}".encode())
-        finally:
-            os.close(handle)
+        with disk_errors(str(self._path)), open(self._path, "ab", buffering=0) as file:
+            file.write(f"\n{lines}".encode())

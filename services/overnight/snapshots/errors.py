@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from overnight.contracts.errors import SnapshotError
 
 
@@ -20,3 +23,12 @@ class SnapshotMissingError(SnapshotError):
 
     def __reduce__(self) -> tuple[type[SnapshotMissingError], tuple[str]]:
         return type(self), (self.detail,)
+
+
+@contextmanager
+def disk_errors(what: str) -> Iterator[None]:
+    """A full or failing disk is a SnapshotError that says where, never a bare OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise SnapshotError(f"{what}: {error.strerror or error}") from error

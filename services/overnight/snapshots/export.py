@@ -15,7 +15,7 @@ from pathlib import Path
 import structlog
 
 from overnight.contracts.errors import SnapshotError
-from overnight.snapshots.errors import SnapshotMissingError
+from overnight.snapshots.errors import SnapshotMissingError, disk_errors
 from overnight.snapshots.git import valid_commit
 from overnight.snapshots.manifest import EXECUTABLE, folder_digest
 from overnight.snapshots.store import SnapshotStore
@@ -54,6 +54,7 @@ class BaseCache:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._twins: dict[str, _Twin] = {}  # by the parent's commit; a handful a session
 
     def export(self, store: SnapshotStore, commit: str, expected_digest: str, into: Path) -> None:
         """As `export`, with files that are the same as the parent's taken from the cache.
@@ -71,12 +72,16 @@ class BaseCache:
         except SnapshotMissingError:
             # The cache itself may have been damaged: once more without it.
             log.warning("base_cache_dropped", commit=parent, folder=str(twin.folder))
+            self._twins.pop(parent, None)
             shutil.rmtree(twin.folder, ignore_errors=True)
             _lay_out(store, tree, expected_digest, into, None)
 
     def _twin(self, store: SnapshotStore, parent: str) -> _Twin:
+        twin = self._twins.get(parent)
+        if twin is not None and twin.folder.is_dir():
+            return twin
         tree = store.tree(parent)
-        digest = store.digest(parent)
+        digest = store.digest_of(tree)
         folder = self._folder / digest
         if not folder.is_dir():
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -85,7 +90,9 @@ class BaseCache:
             except SnapshotError:
                 if not folder.is_dir():  # another runner may just have made it
                     raise
-        return _Twin(folder, {file.path: (file.mode, file.blob) for file in tree.files})
+        twin = _Twin(folder, {file.path: (file.mode, file.blob) for file in tree.files})
+        self._twins[parent] = twin
+        return twin
 
 
 def _lay_out(
@@ -93,7 +100,7 @@ def _lay_out(
 ) -> None:
     if into.exists() or into.is_symlink():
         raise SnapshotError(f"{into} exists already")
-    try:
+    with disk_errors(str(into)):
         new = Path(tempfile.mkdtemp(dir=into.parent, prefix=f".{into.name[:64]}-"))
         try:
             new.chmod(0o755)
@@ -107,26 +114,29 @@ def _lay_out(
         except BaseException:
             shutil.rmtree(new, ignore_errors=True)
             raise
-    except OSError as error:
-        raise SnapshotError(f"{into}: {error.strerror}") from error
 
 
 def _write_files(
     store: SnapshotStore, files: Iterable[TreeFile], folder: Path, twin: _Twin | None
 ) -> None:
-    made = {folder}
+    # Plain strings: with thousands of files, path objects would cost more than the files.
+    root, source = str(folder), str(twin.folder) if twin else ""
+    made = {""}
     wanted: dict[str, list[TreeFile]] = {}
     for file in files:
-        place = folder / file.path
-        _make_folder(place.parent, made)
-        if twin is None or not twin.has(file) or not _link(twin.folder / file.path, place):
+        _make_folder(root, file.path.rpartition("/")[0], made)
+        shared = twin is not None and twin.has(file)
+        if not shared or not _link(f"{source}/{file.path}", f"{root}/{file.path}"):
             wanted.setdefault(valid_commit(file.blob), []).append(file)
+    if not wanted:
+        return
     for blob, content in store.git.blobs(wanted):
         for file in wanted[blob]:
-            _write(folder / file.path, content, 0o755 if file.mode == EXECUTABLE else 0o644)
+            mode = 0o755 if file.mode == EXECUTABLE else 0o644
+            _write(f"{root}/{file.path}", content, mode)
 
 
-def _link(source: Path, place: Path) -> bool:
+def _link(source: str, place: str) -> bool:
     try:
         os.link(source, place, follow_symlinks=False)
     except OSError:
@@ -134,18 +144,20 @@ def _link(source: Path, place: Path) -> bool:
     return True
 
 
-def _make_folder(folder: Path, made: set[Path]) -> None:
-    if folder in made:
+def _make_folder(root: str, name: str, made: set[str]) -> None:
+    if name in made:
         return
-    _make_folder(folder.parent, made)
-    folder.mkdir()
-    folder.chmod(0o755)
-    made.add(folder)
+    _make_folder(root, name.rpartition("/")[0], made)
+    os.mkdir(f"{root}/{name}")
+    os.chmod(f"{root}/{name}", 0o755)  # noqa: S103 - a sandbox's other user must read it
+    made.add(name)
 
 
-def _write(place: Path, content: bytes, mode: int) -> None:
+def _write(place: str, content: bytes, mode: int) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     handle = os.open(place, flags, mode)
-    with os.fdopen(handle, "wb") as file:
+    with os.fdopen(handle, "wb", buffering=0) as file:
         os.fchmod(handle, mode)
-        file.write(content)
+        left = memoryview(content)
+        while left:
+            left = left[file.write(left) :]

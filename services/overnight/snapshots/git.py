@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from overnight.contracts.errors import UsageError
-from overnight.snapshots.errors import GitFailedError, SnapshotMissingError
+from overnight.snapshots.errors import GitFailedError, SnapshotMissingError, disk_errors
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _COMMAND_SECONDS = 600.0  #: no plumbing command of ours is near this; a hung disk is
@@ -31,6 +31,7 @@ _OPTIONS = (
     "core.protectNTFS=false",  # names are checked by us; `git~1` is a fine name here
     "core.quotePath=false",
     "core.fsync=committed,reference",
+    "core.compression=1",
     "protocol.allow=never",
     "commit.gpgSign=false",
     "tag.gpgSign=false",
@@ -135,7 +136,7 @@ class Git:
 
     def run_into(self, target: IO[bytes], *arguments: str, stdin: bytes) -> None:
         """Like `run`, with the output in a file: a pack may be large."""
-        with tempfile.TemporaryFile() as feed:
+        with disk_errors(f"git {arguments[0]}"), tempfile.TemporaryFile() as feed:
             feed.write(stdin)
             feed.seek(0)
             done = subprocess.run(
@@ -176,7 +177,11 @@ class Git:
 
         When *chunks* raises, the command sees its input end too early and is waited for.
         """
-        with tempfile.TemporaryFile() as errors, self._start(arguments, errors) as process:
+        with (
+            disk_errors(f"git {arguments[0]}"),
+            tempfile.TemporaryFile() as errors,
+            self._start(arguments, errors) as process,
+        ):
             entry, exit_ = _pipe(process.stdin), _pipe(process.stdout)
             try:
                 for chunk in chunks:
@@ -202,6 +207,7 @@ class Git:
             SnapshotMissingError: one is missing, corrupt or not a blob.
         """
         with (
+            disk_errors("git cat-file"),
             tempfile.TemporaryFile() as request,
             tempfile.TemporaryFile() as errors,
         ):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ PLAIN = "100644"
 EXECUTABLE = "100755"
 MODES = (PLAIN, EXECUTABLE)
 _READ_BYTES = 1024 * 1024
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, order=True)
@@ -39,7 +40,7 @@ def path_problem(path: str) -> str | None:
         path.encode()
     except UnicodeEncodeError:
         return "the name is not UTF-8"
-    if any(unicodedata.category(char) == "Cc" for char in path):
+    if _CONTROL.search(path):
         return "the name holds a line break or another control character"
     parts = path.split("/")
     if any(part in ("", ".", "..") for part in parts):

@@ -147,7 +147,11 @@ class SnapshotStore:
 
     def digest(self, commit: str) -> str:
         """The content digest of a commit's tree. Raises SnapshotMissingError."""
-        return tree_digest(self.entries(commit))
+        return self.digest_of(self.tree(commit))
+
+    def digest_of(self, tree: StoredTree) -> str:
+        """The content digest of a tree of this store. Raises SnapshotMissingError."""
+        return tree_digest(self._entries(tree))
 
     def read_files(self, commit: str, paths: Iterable[str]) -> dict[str, str]:
         """The text of some files of a commit; those that it doesn't have are left out.
@@ -238,14 +242,16 @@ class SnapshotStore:
 
     def parent(self, commit: str) -> str | None:
         """The commit that a candidate edits; None for the base. Raises SnapshotMissingError."""
+        if commit in self._cut_off():
+            return None  # the base is the user's own commit, whose parents are not here
         first = self._header(commit, b"parent ")
-        if first is None or commit == self._base():
-            return None  # the base may be the user's own commit, whose parents are not here
-        return valid_commit(first.decode())
+        return None if first is None else valid_commit(first.decode())
 
-    def _base(self) -> str | None:
-        code, output, _ = self._git.attempt("rev-parse", "--verify", "-q", BASE_REF)
-        return output.decode().strip() if code == 0 else None
+    def _cut_off(self) -> tuple[str, ...]:
+        try:
+            return tuple((self.git_dir / "shallow").read_text().split())
+        except FileNotFoundError:
+            return ()
 
     def _header(self, commit: str, name: bytes) -> bytes | None:
         try:

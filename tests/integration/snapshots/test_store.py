@@ -52,10 +52,11 @@ def test_a_candidate_is_its_parents_tree_with_its_change(repo: Path, tmp_path: P
     assert made.tree_digest == store.digest(made.commit) != base.tree_digest
     assert (tmp_path / "out" / "train.py").read_text() == "LR = 0.2\nprint(1)\nprint(2)\n"
     assert (tmp_path / "out" / "prepare.py").read_text() == "frozen = 1\n"
-    log = run_git(store.git_dir, "log", "--format=%an <%ae>|%s|%P", made.commit)
-    assert log.splitlines()[0] == (
-        f"Overnight <overnight@localhost>|exp: Twice the rate is better|{base.commit}"
-    )
+    log = run_git(store.git_dir, "log", "--format=%an <%ae>|%s|%P|%ct", made.commit)
+    assert log.splitlines() == [
+        f"Overnight <overnight@localhost>|exp: Twice the rate is better|{base.commit}|946684801",
+        "Overnight <overnight@localhost>|base||946684800",
+    ]
 
 
 def test_a_redo_gives_the_same_commits_in_any_store(repo: Path) -> None:
@@ -258,6 +259,8 @@ def test_a_lost_or_torn_digest_cache_costs_time_only(repo: Path) -> None:
 
     again = SnapshotStore(store.root)
     made = again.write_candidate(_edit(base))
+    lines = cache.read_text().splitlines()
+    assert {len(line) for line in lines[-1:]} == {105}, "the torn line swallowed the next one"
     cache.unlink()
 
     assert SnapshotStore(store.root).digest(base.commit) == base.tree_digest
