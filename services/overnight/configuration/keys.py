@@ -44,10 +44,7 @@ UNBUILT: dict[KeyPath, tuple[object, ...]] = {
     ("policy", "require_program"): (False,),
     ("policy", "simplicity", "per_line"): (0.00005, 0, 0.0),
     ("policy", "simplicity", "tie_epsilon"): ("auto",),
-    **{
-        ("policy", "limits", name): (None,)
-        for name in ("gpu_hours", "usd", "vram_gb")
-    },
+    **{("policy", "limits", name): (None,) for name in ("gpu_hours", "usd", "vram_gb")},
     ("policy", "limits", "per_experiment", "gpu_hours"): (None,),
     ("policy", "limits", "per_experiment", "usd"): (None,),
 }

@@ -184,16 +184,25 @@ CHANGES: dict[str, Any] = {
 }
 
 
+MAY_CHANGE = RESUMABLE | {"policy"}  # of the policy only these; the test below has the rest
+
+
 @pytest.mark.parametrize("key", CHANGES)
 def test_a_change_opens_a_new_track_unless_it_may_change_on_resume(key: str) -> None:
     before, after = loop(), loop(**{key: CHANGES[key]})
 
-    same = track_digest(before, FROZEN) == track_digest(after, FROZEN)
-    assert same == (key in RESUMABLE)
+    may_change = key in MAY_CHANGE
+    assert (track_digest(before, FROZEN) == track_digest(after, FROZEN)) == may_change
     assert [change.split(":")[0] for change in changed_track_keys(before, after)] == (
-        [] if key in RESUMABLE else [key]
+        [] if may_change else [key]
     )
     assert config_digest(before) != config_digest(after)
+
+
+def test_another_rule_of_what_is_kept_is_another_track() -> None:
+    stricter = loop(policy={"confirm": {"max_share": 0.5}})
+
+    assert track_digest(loop(), FROZEN) != track_digest(stricter, FROZEN)
 
 
 def test_other_frozen_files_are_another_track() -> None:
