@@ -1,0 +1,239 @@
+"""The constants of a Python source that can be tuned, and how to change only their literals.
+
+A constant is a name that is bound once, at module level, to one literal. Values that are
+computed, imported or bound again are left alone. What is worth tuning is `space`'s to say.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import libcst as cst
+
+from overnight.contracts.errors import ProposerError
+from overnight.proposers.scan import Scan, scan, string_value
+
+Value = bool | int | float | str
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+_POWER = re.compile(r"(2\s*\*\*\s*)(\d{1,2})\Z")
+_PLAIN_STRING = re.compile(r"[^'\"\\{}\x00-\x1f\x7f]*\Z")  # means itself behind any prefix
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constant:
+    """One constant as it stands in the source."""
+
+    name: str
+    value: Value
+    literal: str  #: the text of the literal, without a minus before it
+    start: int  #: where the literal starts in the source, in characters
+    comment: str  #: the comment at the end of its line, without the hash
+    choices: tuple[str, ...]  #: strings that the code holds it against
+    is_read: bool  #: the file itself uses it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One Python file and its constants, in the order of the file."""
+
+    path: str
+    text: str
+    constants: tuple[Constant, ...]
+
+    def rewrite(self, values: Mapping[str, Value]) -> str:
+        """The text with the literals of *values* changed and every other character kept."""
+        parts: list[str] = []
+        end = 0
+        for constant in self.constants:
+            value = values.get(constant.name, constant.value)
+            if is_same(value, constant.value):
+                continue
+            parts += [self.text[end : constant.start], literal(value, constant.literal)]
+            end = constant.start + len(constant.literal)
+        return "".join([*parts, self.text[end:]])
+
+
+def parse(path: str, text: str) -> Source:
+    """Find the constants of *text*.
+
+    Raises:
+        ProposerError: it is not Python that can be read; names the file and the line.
+    """
+    lines = _Lines(text)
+    try:
+        module = cst.parse_module(lines.plain)
+        found = scan(module)
+        constants = tuple(_constants(path, module, found, lines))
+    except cst.ParserSyntaxError as error:
+        raise ProposerError(f"{path}:{error.raw_line}: not valid Python") from error
+    except UnicodeEncodeError as error:
+        raise ProposerError(f"{path}: is not text in UTF-8, nothing to tune") from error
+    except RecursionError as error:
+        raise ProposerError(f"{path}: an expression is nested too deeply to be read") from error
+    return Source(path=path, text=text, constants=constants)
+
+
+def is_same(one: Value, other: Value) -> bool:
+    """Equal and of one sort: 1 is not True."""
+    return sort(one) == sort(other) and one == other
+
+
+def sort(value: Value) -> str:
+    """A switch, a text or a number: a constant never becomes another sort."""
+    return "switch" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"
+
+
+def literal(value: Value, old: str = "") -> str:
+    """How *value* is written where *old* stood: its notation is kept where it can be."""
+    if isinstance(value, bool):
+        return str(value)
+    if isinstance(value, str):
+        quote = re.match(r"""([A-Za-z]*)('{3}|"{3}|'|")""", old)
+        if quote and _PLAIN_STRING.match(value):
+            return f"{quote[1]}{quote[2]}{value}{quote[2]}"
+        return repr(value)
+    if isinstance(value, int):
+        return _integer(abs(value), old)
+    return _number(abs(value), old)
+
+
+def _integer(value: int, old: str) -> str:
+    power = _POWER.match(old)
+    if power and value > 0 and value & (value - 1) == 0:
+        return f"{power[1]}{value.bit_length() - 1}"
+    return f"{value:_}" if "_" in old else str(value)
+
+
+def _number(value: float, old: str) -> str:
+    plain = repr(value)
+    digits, _, exponent = f"{value:.15e}".partition("e")
+    if "e" not in plain and ("e" not in old.lower() or 0.1 <= value < 1000 or value == 0):
+        return plain
+    digits = digits.rstrip("0").rstrip(".")
+    short = f"{digits}e{int(exponent)}"
+    return short if float(short) == value else plain
+
+
+class _Lines:
+    """The source as libcst gives it back unchanged, and the way from there to the real offsets.
+
+    libcst does not keep mixed line ends, form feeds, a byte order mark and blanks after the last
+    line. It reads a plain copy; literals are then changed in the real text.
+    """
+
+    def __init__(self, text: str) -> None:
+        plain: list[str] = []
+        self._real: list[int] = []  # offset of each line's first plain character in the text
+        self._starts: list[int] = []
+        position = length = 0
+        for line in _NEWLINE.split(text):
+            skipped = len(line) - len(line.lstrip("\f" if plain else "\f\ufeff"))
+            self._real.append(position + skipped)
+            self._starts.append(length)
+            plain.append(line[skipped:].replace("\f", " "))
+            position += len(line)
+            newline = _NEWLINE.match(text, position)
+            position = newline.end() if newline else position
+            length += len(plain[-1]) + 1
+        self.plain = "\n".join(plain).rstrip() + "\n"
+
+    def real(self, offset: int) -> int:
+        """The offset in the real text of an offset in the plain one."""
+        low, high = 0, len(self._starts)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._starts[middle] <= offset else (low, middle)
+        return self._real[low] + offset - self._starts[low]
+
+
+def _constants(
+    path: str, module: cst.Module, found: Scan, lines: _Lines
+) -> Iterator[Constant]:
+    offset = sum(len(module.code_for_node(line)) for line in module.header)
+    for statement in module.body:
+        code = module.code_for_node(statement)
+        if not lines.plain.startswith(code, offset):
+            raise ProposerError(f"{path}: libcst does not give this file back unchanged")
+        if isinstance(statement, cst.SimpleStatementLine):
+            alone = len(statement.body) == 1
+            comment = statement.trailing_whitespace.comment if alone else None
+            for small in statement.body:
+                named = _assigned(small, found)
+                if named is None:
+                    continue
+                name, node, value = named
+                inside, text = _place(module, statement, node, code)
+                yield Constant(
+                    name=name,
+                    value=value,
+                    literal=text,
+                    start=lines.real(offset + inside),
+                    comment=comment.value.lstrip("#").strip() if comment else "",
+                    choices=found.choices(name),
+                    is_read=found.seen[name] > 1,
+                )
+        offset += len(code)
+
+
+def _assigned(
+    small: cst.BaseSmallStatement, found: Scan
+) -> tuple[str, cst.BaseExpression, Value] | None:
+    match small:
+        case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=node):
+            pass
+        case cst.AnnAssign(target=cst.Name(value=name), value=node) if node is not None:
+            pass
+        case _:
+            return None
+    if not _NAME.match(name) or found.bound[name] != 1 or name in found.rebound:
+        return None
+    return _literal_node(name, node)
+
+
+def _literal_node(
+    name: str, node: cst.BaseExpression
+) -> tuple[str, cst.BaseExpression, Value] | None:
+    """The node whose text is replaced, and the value of the whole expression."""
+    match node:
+        case cst.Name(value="True" | "False"):
+            return name, node, node.value == "True"
+        case cst.SimpleString():
+            text = string_value(node)
+            return None if text is None else (name, node, text)
+        case cst.Integer() | cst.Float() if len(node.value) <= 40:
+            number = ast.literal_eval(node.value)
+            return (name, node, number) if math.isfinite(number) else None
+        case cst.UnaryOperation(operator=cst.Minus(), expression=cst.Integer() | cst.Float()):
+            inner = _literal_node(name, node.expression)
+            # A minus before a zero says nothing that could be kept when it changes.
+            if inner is None or isinstance(inner[2], bool | str) or inner[2] == 0:
+                return None
+            return name, node.expression, -inner[2]
+        case cst.BinaryOperation(
+            left=cst.Integer(value="2", lpar=[]), operator=cst.Power(),
+            right=cst.Integer(value=exponent, lpar=[]),
+        ) if exponent.isdigit() and int(exponent) < 64:
+            return name, node, 2 ** int(exponent)
+    return None
+
+
+def _place(
+    module: cst.Module, statement: cst.SimpleStatementLine, node: cst.BaseExpression, code: str
+) -> tuple[int, str]:
+    """Where in the statement's *code* the text of *node* stands, without its parentheses."""
+    bare = module.code_for_node(node.with_changes(lpar=(), rpar=()))
+    if code.count(bare) == 1:
+        return code.index(bare), bare
+    mark = "overnight_mark"
+    while mark in code:
+        mark += "_"
+    marked = statement.deep_replace(node, cst.Name(mark, lpar=node.lpar, rpar=node.rpar))
+    assert isinstance(marked, cst.CSTNode)  # deep_replace is typed wider than it is
+    before, _, after = module.code_for_node(marked).partition(mark)
+    return len(before), code[len(before) : len(code) - len(after)]
