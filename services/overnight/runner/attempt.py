@@ -83,6 +83,12 @@ def run_attempt(
         shutil.rmtree(work, ignore_errors=True)
 
 
+def clear_work(bench: Bench) -> None:
+    """Remove the working folders that a dead predecessor of this slot left."""
+    for work in bench.folder.glob("work-*"):
+        shutil.rmtree(work, ignore_errors=True)
+
+
 def _run(
     bench: Bench,
     job: ExperimentJob,

@@ -15,7 +15,7 @@ from overnight.contracts.status import RowKind
 from overnight.jobqueue.flags import Flags
 from overnight.jobqueue.lease import Leases
 from overnight.jobqueue.stream import LedgerSender
-from overnight.runner.attempt import Bench, infra_result, run_attempt
+from overnight.runner.attempt import Bench, clear_work, infra_result, run_attempt
 from overnight.runner.durable import ClaimFile, Outbox
 from overnight.runner.holding import Ended, Holder
 from overnight.runner.metrics import RunnerMetrics
@@ -59,6 +59,7 @@ class Runner:
         )
         if ended:
             log.warning("leftovers_ended", sandboxes=ended)
+        clear_work(self._bench)
         claimed = self._claim.read()
         if claimed is not None:
             message = self._message(
