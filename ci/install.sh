@@ -2,7 +2,7 @@
 # Makes the project's own environment. usage: install.sh PYTHON VENV
 set -eu
 python=$1 venv=$2
-quiet="--quiet --disable-pip-version-check --no-input"
+quiet="-qq --disable-pip-version-check --no-input"
 began=$(date +%s)
 if [ ! -x "$venv/bin/python" ]; then
     "$python" -m venv "$venv"

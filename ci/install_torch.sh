@@ -3,7 +3,7 @@
 # usage: install_torch.sh VENV; TORCH_CPU_INDEX names an index of CPU builds (may be out of reach).
 set -eu
 venv=$1 version=2.13.0
-pip="$venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input"
+pip="$venv/bin/python -m pip install -qq --disable-pip-version-check --no-input"
 "$venv/bin/python" -c 'import torch' 2>/dev/null && exit 0
 if command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L >/dev/null 2>&1; then
     echo "torch: a GPU is here, taking the CUDA build (several GB)"
