@@ -41,7 +41,7 @@ def _call(words: list[str]) -> int:
         output.fail("interrupted")
         return INTERRUPTED
     except _usage_errors() as error:
-        message = getattr(error, "format_message", lambda: str(error))()
+        message = error.format_message() if hasattr(error, "format_message") else str(error)
         context = getattr(error, "ctx", None)
         if not message:  # no arguments at all: the help is shown already
             return 2
@@ -57,7 +57,7 @@ def _usage_errors() -> type[Exception]:
 
     for base in typer.BadParameter.__mro__:
         if base.__name__ == "ClickException":
-            assert issubclass(base, Exception)  # noqa: S101 - it is raised
+            assert issubclass(base, Exception)
             return base
     return typer.BadParameter
 

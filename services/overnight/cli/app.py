@@ -4,9 +4,39 @@ from __future__ import annotations
 
 import typer
 
-from overnight.cli import services, session, steering, truth
+from overnight import __version__
+from overnight.cli import (
+    bindings,
+    demo,
+    experiment,
+    output,
+    services,
+    session,
+    stack,
+    steering,
+    truth,
+)
 
 HELP = "Runs research while you sleep: tries ideas under one budget, keeps only real gains."
+VERBS = (
+    demo.demo,
+    bindings.init,
+    session.run,
+    session.status,
+    session.watch,
+    experiment.results,
+    experiment.show,
+    experiment.diff,
+    experiment.log,
+    experiment.wait,
+    steering.pause,
+    steering.resume,
+    steering.drain,
+    steering.stop,
+    stack.up,
+    stack.down,
+    truth.verify,
+)
 
 
 def build() -> typer.Typer:
@@ -19,19 +49,24 @@ def build() -> typer.Typer:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
-    for verb in (
-        session.run,
-        session.status,
-        steering.pause,
-        steering.resume,
-        steering.drain,
-        steering.stop,
-        truth.verify,
-    ):
+    app.callback(help=HELP)(_main)
+    for verb in VERBS:
         app.command()(verb)
     for name in services.NAMES:
-        app.command(name, help=f"The service itself; `overnight {name} --help`.")(_passed_through)
+        app.command(name, help=f"The service itself: `overnight {name} --help`.")(_passed_through)
     return app
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        output.say(f"overnight {__version__}")
+        raise typer.Exit
+
+
+def _main(
+    version: bool = typer.Option(False, "--version", callback=_say_version, is_eager=True),
+) -> None:
+    """Without a verb there is nothing to do."""
 
 
 def _passed_through() -> None:

@@ -6,65 +6,67 @@ from collections.abc import Mapping
 from typing import Any
 
 from overnight.cli.output import Outlet, as_json
+from overnight.cli.view import Head, Ready
 from overnight.contracts.rows import Row, SessionClosed
+from overnight.contracts.status import RowKind
 from overnight.ledger.fold import SessionState
-from overnight.sessions.opening import Opened
-from overnight.sessions.supervisor import Supervisor
 from overnight.sessions.view import status_object
 
 
 class JsonView:
-    """As `running.View`."""
+    """As `view.View`. Call from one thread."""
 
     def __init__(self) -> None:
         self._out = Outlet()
-        self._session: Opened | None = None
-        self._said_ready = False
+        self._head: Head | None = None
+        self._endpoints: dict[str, str] = {}
 
-    def opened(self, session: Opened) -> None:
+    def opened(self, head: Head) -> None:
         """The first line."""
-        self._session = session
+        self._head = head
         self._line(
             event="opened",
-            tag=session.tag,
-            resumed=session.resumed,
-            session_dir=str(session.files.root),
-            runners=session.opening.runners,
+            tag=head.tag,
+            resumed=head.resumed,
+            session_dir=str(head.files.root),
+            runners=head.runners,
         )
-        for note in session.notes:
+        for note in head.notes:
             self._line(event="note", text=note)
 
-    def tick(self, supervisor: Supervisor) -> None:
-        """Says once that all services work."""
-        if supervisor.ready and not self._said_ready:
-            self._said_ready = True
-            self._line(
-                event="ready", isolation=supervisor.isolation, endpoints=supervisor.endpoints
-            )
+    def ready(self, ready: Ready) -> None:
+        """Once."""
+        self._endpoints = dict(ready.endpoints)
+        self._line(event="ready", isolation=ready.isolation, endpoints=self._endpoints)
+
+    def tick(self, state: SessionState) -> None:
+        """Nothing is only of the moment here."""
 
     def row(self, row: Row, state: SessionState) -> None:
-        """The row's own fields."""
-        self._line(event=row.kind.value, seq=row.seq, ts=row.ts, **row.body)
+        """The row's own fields; with a decision also what it is about."""
+        more: dict[str, Any] = {}
+        if row.kind is RowKind.DECISION:
+            experiment = state.experiments[row.body["id"]]
+            more = {
+                "metric": experiment.final.metric if experiment.final else None,
+                "hypothesis": experiment.proposed.hypothesis,
+            }
+        self._line(**{**row.body, **more, "event": row.kind.value, "seq": row.seq, "ts": row.ts})
 
     def event(self, name: str, fields: Mapping[str, object]) -> None:
-        """restarted, stopping, killed."""
+        """restarted, stopping, killed, error."""
         self._line(event=name, **fields)
 
-    def ended(self, supervisor: Supervisor, closed: SessionClosed | None) -> None:
+    def ended(self, state: SessionState, closed: SessionClosed | None, failed: bool) -> None:
         """The last line."""
-        session = self._session
-        assert session is not None  # noqa: S101 - opened came first
-        endpoints = supervisor.endpoints
-        self._line(**status_object(session.files, session.tag, supervisor.state, endpoints))
-
-    def failed(self, supervisor: Supervisor, message: str) -> None:
-        """The reason, then the last line as ever."""
-        self._line(event="error", message=message)
-        self.ended(supervisor, None)
+        head = self._head
+        assert head is not None
+        self._line(**status_object(head.files, head.tag, state, self._endpoints))
 
     def close(self) -> None:
-        """Until the reader has all."""
+        """Wait until the reader has all."""
         self._out.close()
 
     def _line(self, **fields: Any) -> None:
-        self._out.write(as_json(fields) + "\n")
+        event = {"event": fields.pop("event")} if "event" in fields else {}
+        self._out.write(as_json({**event, **fields}) + "\n")

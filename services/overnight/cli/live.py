@@ -1,4 +1,4 @@
-"""The live view: a line for each decided experiment, one status line at the bottom of a terminal."""
+"""The live view: a line an experiment once decided, one status line below on a terminal."""
 
 from __future__ import annotations
 
@@ -7,57 +7,162 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
-from overnight.cli import output, words
-from overnight.cli.summary import status_lines
-from overnight.contracts.experiment import Decision
-from overnight.contracts.rows import Row, SessionClosed
-from overnight.contracts.status import RowKind
+from overnight.cli import output, places, words
+from overnight.cli.summary import Ending, ending_lines
+from overnight.cli.view import Head, Ready
+from overnight.contracts.experiment import Decision, ExperimentResult
+from overnight.contracts.rows import Control, Row, SessionClosed
+from overnight.contracts.status import UNFINISHED, ControlAction, RowKind
 from overnight.ledger.chain import body_of
-from overnight.ledger.fold import SessionState
-from overnight.sessions.opening import Opened
-from overnight.sessions.supervisor import Supervisor
-from overnight.sessions.view import status_object
+from overnight.ledger.fold import SessionState, is_final
+
+REFRESH_SECONDS = 0.25
+CLEAR_LINE = "\r\x1b[2K"
 
 
 class LiveView:
-    """As `running.View`."""
+    """As `view.View`. Call from one thread."""
 
-    def __init__(self, header: tuple[str, ...] = ()) -> None:
-        self._header = header
+    def __init__(self) -> None:
         self._out = output.Outlet()
         self._console = output.console(self._out)
-        self._session: Opened | None = None
+        self._moves = self._console.is_terminal and not self._console.is_dumb_terminal
+        self._head: Head | None = None
+        self._started = time.monotonic()
+        self._drawn_at = 0.0
+        self._below = False
+        self._headed = False
+        self._since: dict[int, float] = {}
 
-    def opened(self, session: Opened) -> None:
-        self._session = session
-        self._say(f"session {session.tag} in {session.files.root}")
-        self._say(words.heading(session.config.metric.name))
+    def opened(self, head: Head) -> None:
+        """Who it is, before anything runs."""
+        self._head = head
+        for line in head.lines or _default_lines(head):
+            self._say(line)
+        for note in head.notes:
+            self._say(f"note: {output.safe(note)}")
 
-    def tick(self, supervisor: Supervisor) -> None:
-        pass
+    def ready(self, ready: Ready) -> None:
+        """All services work: what isolates the candidates, in one line; then the table begins."""
+        head = self._require_head()
+        for line in head.ready_lines(ready):
+            self._say(line)
+        self._table()
+
+    def tick(self, state: SessionState) -> None:
+        """Draws the status line again, a few times a second."""
+        now = time.monotonic()
+        if not self._moves or now - self._drawn_at < REFRESH_SECONDS or not self._out.idle:
+            return
+        self._drawn_at = now
+        text = Text(self._status(state, now), "dim")
+        text.truncate(max(20, self._console.width - 1), overflow="ellipsis")
+        self._out.write(CLEAR_LINE)
+        self._console.print(text, end="", soft_wrap=True)
+        self._below = True
 
     def row(self, row: Row, state: SessionState) -> None:
-        if row.kind is RowKind.DECISION:
-            decision = body_of(row)
-            assert isinstance(decision, Decision)
-            left, right = words.row(state, state.experiments[decision.id], decision)
-            self._say(Text(left).append(right, words.style(decision.verdict)))
+        """Says what a person wants to know of it."""
+        body = body_of(row)
+        if row.kind is RowKind.ATTEMPT_ISSUED:
+            self._since.setdefault(row.body["id"], time.monotonic())
+        elif isinstance(body, Decision):
+            self._table()
+            left, right = words.row(state, state.experiments[body.id], body)
+            self._say(Text(left).append(right, words.style(body.verdict)))
+        elif isinstance(body, ExperimentResult):
+            self._result(body, row)
+        elif isinstance(body, Control) and body.action is not ControlAction.STOP:
+            why = f": {output.safe(body.why)}" if body.why else ""
+            self._warn(f"{body.action.value} (by {output.safe(body.by, 40)}){why}")
 
     def event(self, name: str, fields: Mapping[str, object]) -> None:
-        self._say(f"  !     {name} {dict(fields)}")
+        """What the supervisor did."""
+        if name == "stopping":
+            self._warn(f"stopping{self._running()}; again = kill now")
+        elif name == "killed":
+            self._warn("killed")
+        elif name == "restarted":
+            self._warn(f"{fields.get('service')} died ({fields.get('code')}): started again")
+        elif name != "error":  # that one is said on standard error
+            self._warn(output.safe(f"{name} {dict(fields)}"))
 
-    def ended(self, supervisor: Supervisor, closed: SessionClosed | None) -> None:
-        session = self._session
-        assert session is not None
-        status = status_object(session.files, session.tag, supervisor.state, {})
-        for line in status_lines(status):
+    def ended(self, state: SessionState, closed: SessionClosed | None, failed: bool) -> None:
+        """The summary."""
+        head = self._require_head()
+        ending = Ending(
+            files=head.files,
+            state=state,
+            closed=closed,
+            seconds=time.monotonic() - self._started,
+            here=head.here,
+            failed=failed,
+        )
+        first, *rest = ending_lines(ending)
+        self._say(Text(f"{head.done_prefix}{first}", "bold"))
+        for line in rest:
             self._say(line)
-
-    def failed(self, supervisor: Supervisor, message: str) -> None:
-        self.ended(supervisor, None)
+        following = head.following(closed)
+        if following:
+            self._say(following)
 
     def close(self) -> None:
+        """Until the reader has all."""
+        self._clear()
         self._out.close()
 
+    def _result(self, result: ExperimentResult, row: Row) -> None:
+        self._since.pop(result.id, None)
+        if row.kind is RowKind.SUPERSEDED or is_final(result):
+            return
+        if result.status in UNFINISHED:
+            reason = f":{result.reason}" if result.reason else ""
+            detail = f": {output.safe(result.detail, 100)}" if result.detail else ""
+            self._warn(f"{result.id:03d} {result.status.value}{reason}{detail}; runs again")
+
+    def _table(self) -> None:
+        if not self._headed:
+            self._headed = True
+            self._say(Text(words.heading(self._require_head().metric), "bold"))
+
+    def _running(self) -> str:
+        ids = ", ".join(f"{i:03d}" for i in sorted(self._since))
+        return f" {ids} (they run again on resume)" if ids else ""
+
+    def _status(self, state: SessionState, now: float) -> str:
+        head = self._require_head()
+        runs = sorted(self._since.items(), key=lambda item: (item[1], item[0]))[: head.runners]
+        told = []
+        for experiment_id, since in runs:
+            known = state.experiments.get(experiment_id)
+            what = words.knob(known.proposed.hypothesis, 28) if known else ""
+            told.append(f"{experiment_id:03d} {what} {words.duration(now - since)}")
+        limit = state.config.policy.limits.experiments if state.config else None
+        of = f"/{limit}" if limit is not None else ""
+        ideas = sum(1 for e in state.experiments.values() if e.id != 1 and e.decision is not None)
+        running = "  |  ".join(told) or state.run_state.value
+        return f"  {ideas}{of} ideas, {words.duration(now - self._started)}  |  {running}"
+
+    def _warn(self, text: str) -> None:
+        self._say(Text(f"  !     {text}", "yellow"))
+
     def _say(self, text: Text | str) -> None:
+        self._clear()
         self._console.print(text, soft_wrap=True)
+
+    def _clear(self) -> None:
+        if self._below:
+            self._below = False
+            self._out.write(CLEAR_LINE)
+
+    def _require_head(self) -> Head:
+        assert self._head is not None
+        return self._head
+
+
+def _default_lines(head: Head) -> tuple[str, ...]:
+    where = places.shown(head.files.root, head.here)
+    resumed = " (resumed)" if head.resumed else ""
+    best = f", best {words.number(head.best)}" if head.best is not None else ""
+    branch = f" on branch {output.safe(head.branch)}" if head.branch else ""
+    return (f"session {output.safe(head.tag)}{branch}{resumed} in {where}{best}",)

@@ -10,14 +10,26 @@ import typer
 if TYPE_CHECKING:
     from overnight.sessions.locate import Found
 
-Tag = Annotated[
-    str | None, typer.Argument(help="which session; without it the one that lies there")
-]
+Tag = Annotated[str | None, typer.Argument(help="which session; default: the one that lies there")]
 Dir = Annotated[
     Path, typer.Option("--dir", help="the session's folder, or a repository that holds one")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="for scripts")]
 Which = Annotated[str, typer.Argument(metavar="ID", help="an experiment's number, or: best")]
+Repo = Annotated[Path, typer.Argument(help="the repository")]
+
+#: Of a run. Each is None when it is not given, so that the files decide.
+RunTag = Annotated[str | None, typer.Option("--tag", help="session's name; default: today's")]
+Maximum = Annotated[
+    int | None, typer.Option("--max", min=0, help="ideas in total, without the baseline")
+]
+Hours = Annotated[float | None, typer.Option(help="stop after so long")]
+Description = Annotated[str, typer.Option("--desc", help="your own words, shown by status")]
+Proposer = Annotated[str | None, typer.Option(help="search or random")]
+Runners = Annotated[int | None, typer.Option(help="at a time; default: one a CPU")]
+Budget = Annotated[float | None, typer.Option(help="of each experiment, as the gate counts")]
+Gate = Annotated[str | None, typer.Option(help="time, cpu_time, epochs or steps")]
+Seed = Annotated[int | None, typer.Option(help="of proposer and candidates")]
 
 HERE = Path()
 
@@ -26,4 +38,4 @@ def session(directory: Path, tag: str | None) -> Found:
     """The session that --dir and TAG mean. Raises UsageError when there is none."""
     from overnight.sessions.locate import find_session
 
-    return find_session(directory, tag)
+    return find_session(directory.absolute(), tag)

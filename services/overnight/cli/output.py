@@ -1,4 +1,4 @@
-"""Standard output: safe text for people, JSON lines for scripts. A lost reader never ends the work."""
+"""Standard output: safe text for people, JSON for scripts. A lost reader never ends the work."""
 
 from __future__ import annotations
 
@@ -86,6 +86,11 @@ def say(text: str) -> None:
     _write(text + "\n")
 
 
+def write(text: str) -> None:
+    """Text that ends its own lines."""
+    _write(text)
+
+
 def emit(value: Any) -> None:
     """One JSON value on one line, ASCII: nothing in it can drive a terminal."""
     _write(as_json(value) + "\n")
@@ -114,9 +119,8 @@ def console(file: Any = None) -> Console:
     """A rich console without markup, emoji codes or highlighting: texts are data."""
     from rich.console import Console
 
-    return Console(
-        file=file if file is not None else _Plain(), markup=False, emoji=False, highlight=False
-    )
+    sink: Any = _Plain() if file is None else file
+    return Console(file=sink, markup=False, emoji=False, highlight=False)
 
 
 def show(*lines: Text | str) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import Protocol
 
 from overnight import telemetry
+from overnight.cli import places
 from overnight.cli.events import JsonView
 from overnight.cli.live import LiveView
+from overnight.cli.view import Head, Ready, View
 from overnight.configuration import process_environ
 from overnight.contracts.errors import OvernightError
-from overnight.contracts.rows import Row, SessionClosed
+from overnight.contracts.rows import SessionClosed
 from overnight.ledger.fold import SessionState
 from overnight.sessions.opening import Opened, Request, open_session
 from overnight.sessions.supervisor import Supervisor, Watcher
@@ -30,36 +33,13 @@ class Wish:
     as_json: bool
     tag: str | None = None
     track: Path | None = None
-    header: tuple[str, ...] = field(default=())  #: of the demo
-
-
-class View(Protocol):
-    """Where a run is shown."""
-
-    def opened(self, session: Opened) -> None:
-        """It is ours; nothing runs yet."""
-
-    def tick(self, supervisor: Supervisor) -> None:
-        """Called often."""
-
-    def row(self, row: Row, state: SessionState) -> None:
-        """A new row is folded."""
-
-    def event(self, name: str, fields: Mapping[str, object]) -> None:
-        """The supervisor did something."""
-
-    def ended(self, supervisor: Supervisor, closed: SessionClosed | None) -> None:
-        """Everything is down. None: it was killed."""
-
-    def failed(self, supervisor: Supervisor, message: str) -> None:
-        """It can't go on."""
-
-    def close(self) -> None:
-        """All that was said is out."""
+    description: str = ""
+    ready_fd: int | None = None  #: told when all services work; for `--detach`
+    dress: Callable[[Opened, Head], Head] = lambda opened, head: head  #: the demo's own lines
 
 
 def carry_out(wish: Wish) -> int:
-    """Run it. Returns the exit code; errors before the start are raised."""
+    """Run it. Returns the exit code; errors are raised after they were shown."""
     environ = process_environ()
     opened = open_session(
         Request(
@@ -68,34 +48,92 @@ def carry_out(wish: Wish) -> int:
             environ=environ,
             track=wish.track,
             tag=wish.tag,
+            description=wish.description,
             today=date.today(),  # noqa: DTZ011 - a tag is the user's own day
         )
     )
     try:
         opened.files.service_logs.mkdir(exist_ok=True)
         telemetry.configure("supervisor", to=opened.files.service_logs / "supervisor.log")
-        view: View = JsonView() if wish.as_json else LiveView(wish.header)
+        view: View = JsonView() if wish.as_json else LiveView()
         try:
-            return _supervise(opened, view, environ)
+            return _Run(opened, view, wish).carry_out(environ)
         finally:
             view.close()
     finally:
         opened.release()
 
 
-def _supervise(opened: Opened, view: View, environ: Mapping[str, str]) -> int:
-    supervisor = Supervisor(
-        opened,
-        Watcher(on_row=view.row, on_event=view.event, on_tick=lambda _: view.tick(supervisor)),
-        environ,
+class _Run:
+    def __init__(self, opened: Opened, view: View, wish: Wish) -> None:
+        self._opened = opened
+        self._view = view
+        self._wish = wish
+        self._started = time.monotonic()
+        self._said_ready = False
+        self._supervisor: Supervisor | None = None
+
+    def carry_out(self, environ: Mapping[str, str]) -> int:
+        view = self._view
+        watcher = Watcher(on_row=view.row, on_event=view.event, on_tick=self._tick)
+        supervisor = self._supervisor = Supervisor(self._opened, watcher, environ)
+        view.opened(self._wish.dress(self._opened, _head(self._opened)))
+        try:
+            closed = supervisor.run()
+        except OvernightError as error:
+            view.event("error", {"message": str(error)})
+            view.ended(supervisor.state, None, failed=True)
+            raise
+        view.ended(supervisor.state, closed, failed=False)
+        if closed is None:
+            return KILLED
+        return 1 if closed.outcome == "baseline_failed" else 0
+
+    def _tick(self, state: SessionState) -> None:
+        supervisor = self._supervisor
+        assert supervisor is not None
+        if not self._said_ready and supervisor.ready:
+            self._said_ready = True
+            self._view.ready(
+                Ready(
+                    isolation=supervisor.isolation,
+                    network=self._opened.config.network,
+                    endpoints=supervisor.endpoints,
+                    seconds=time.monotonic() - self._started,
+                )
+            )
+            self._tell_parent()
+        if self._said_ready:
+            self._view.tick(state)
+
+    def _tell_parent(self) -> None:
+        if self._wish.ready_fd is not None:
+            os.write(self._wish.ready_fd, b"ready\n")
+            os.close(self._wish.ready_fd)
+
+
+def _head(opened: Opened) -> Head:
+    here = Path.cwd()
+    option = places.dir_option(opened.files.root, here)
+    head = Head(
+        files=opened.files,
+        tag=opened.tag,
+        metric=opened.config.metric.name,
+        runners=opened.opening.runners,
+        here=here,
+        resumed=opened.resumed,
+        best=opened.state.metric_of(opened.state.incumbent),
+        branch=opened.opening.session.branch,
+        notes=opened.notes,
     )
-    view.opened(opened)
-    try:
-        closed = supervisor.run()
-    except OvernightError as error:
-        view.failed(supervisor, str(error))
-        raise
-    view.ended(supervisor, closed)
-    if closed is None:
-        return KILLED
-    return 1 if closed.outcome == "baseline_failed" else 0
+    repo = places.shown(Path(opened.opening.repo), here)
+    return replace(head, following=lambda closed: _following(closed, option, repo))
+
+
+def _following(closed: SessionClosed | None, option: str, repo: str) -> str:
+    """The one next command."""
+    if closed is not None and closed.outcome == "baseline_failed":
+        return f"next: overnight log 1{option}"
+    if closed is None or closed.outcome in ("stopped", "drained"):
+        return f"next: overnight run{'' if repo == '.' else f' {repo}'}  goes on"
+    return f"next: overnight results --top 10{option}"

@@ -1,43 +1,88 @@
-"""run and status: a session started or taken up, and how it stands."""
+"""run, status, watch: a session started or taken up, how it stands, how it goes on."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from overnight.cli import output
-from overnight.cli.options import HERE, AsJson, Dir, Tag, session
+from overnight.cli import options, output
+from overnight.cli.options import HERE, AsJson, Dir, Tag
+
+if TYPE_CHECKING:
+    from overnight.cli.running import Wish
+
+Detach = Annotated[bool, typer.Option("--detach", help="in the background, as `overnight up`")]
+ReadyFd = Annotated[int | None, typer.Option("--ready-fd", hidden=True)]
 
 
 def run(
-    repo: Annotated[Path, typer.Argument(help="the repository")] = HERE,
-    tag: Annotated[str | None, typer.Option(help="session's name; default: today's")] = None,
-    maximum: Annotated[
-        int | None, typer.Option("--max", min=0, help="ideas in total, without the baseline")
-    ] = None,
-    hours: Annotated[float | None, typer.Option(help="stop after so long")] = None,
-    proposer: Annotated[str | None, typer.Option(help="search or random")] = None,
-    runners: Annotated[int | None, typer.Option(help="at a time; default: one a CPU")] = None,
-    budget: Annotated[float | None, typer.Option(help="of each experiment")] = None,
-    gate: Annotated[str | None, typer.Option(help="time, cpu_time, epochs or steps")] = None,
-    seed: Annotated[int | None, typer.Option(help="of proposer and candidates")] = None,
+    context: typer.Context,
+    repo: options.Repo = HERE,
+    tag: options.RunTag = None,
+    maximum: options.Maximum = None,
+    hours: options.Hours = None,
+    description: options.Description = "",
+    proposer: options.Proposer = None,
+    runners: options.Runners = None,
+    budget: options.Budget = None,
+    gate: options.Gate = None,
+    seed: options.Seed = None,
+    detach: Detach = False,
+    ready_fd: ReadyFd = None,
     as_json: AsJson = False,
 ) -> None:
     """Start or resume a session and show it live. Ctrl-C stops and keeps all."""
-    from overnight.cli.running import Wish, carry_out
+    if detach:
+        from overnight.cli.stack import start_detached
 
-    flags = {
-        "policy.limits.experiments": maximum,
-        "policy.limits.hours": hours,
-        "proposer.name": proposer,
-        "pools.default.runners": runners,
-        "budget": budget,
-        "gate": gate,
-        "seed": seed,
-    }
-    raise typer.Exit(carry_out(Wish(repo=repo, tag=tag, flags=flags, as_json=as_json)))
+        raise typer.Exit(start_detached(repo, tag, _words(context), as_json))
+    from overnight.cli.running import carry_out
+
+    raise typer.Exit(carry_out(_wish(context.params)))
+
+
+def _wish(given: dict[str, object]) -> Wish:
+    from overnight.cli.running import Wish
+    from overnight.sessions.demo import track_of
+
+    repo = given["repo"]
+    assert isinstance(repo, Path)
+    flags = {key: given[name] for name, (key, _) in FLAGS.items()}
+    tag, fd = given["tag"], given["ready_fd"]
+    return Wish(
+        repo=repo,
+        tag=tag if isinstance(tag, str) else None,
+        track=track_of(repo),
+        flags=flags,
+        description=str(given["description"] or ""),
+        ready_fd=fd if isinstance(fd, int) else None,
+        as_json=bool(given["as_json"]),
+    )
+
+
+#: Parameter -> the key that it sets, and its flag.
+FLAGS = {
+    "maximum": ("policy.limits.experiments", "--max"),
+    "hours": ("policy.limits.hours", "--hours"),
+    "proposer": ("proposer.name", "--proposer"),
+    "runners": ("pools.default.runners", "--runners"),
+    "budget": ("budget", "--budget"),
+    "gate": ("gate", "--gate"),
+    "seed": ("seed", "--seed"),
+}
+
+
+def _words(context: typer.Context) -> list[str]:
+    """What was given beside the repository, as words for another `run`."""
+    found = []
+    named = {name: flag for name, (_, flag) in FLAGS.items()}
+    for name, flag in {**named, "tag": "--tag", "description": "--desc"}.items():
+        value = context.params[name]
+        if value not in (None, ""):
+            found += [flag, str(value)]
+    return found
 
 
 def status(tag: Tag = None, directory: Dir = HERE, as_json: AsJson = False) -> None:
@@ -45,9 +90,16 @@ def status(tag: Tag = None, directory: Dir = HERE, as_json: AsJson = False) -> N
     from overnight.cli.summary import status_lines
     from overnight.sessions.view import current_status
 
-    found = session(directory, tag)
-    now = current_status(found)
+    now = current_status(options.session(directory, tag))
     if as_json:
         output.emit(now)
-    else:
-        output.show(*status_lines(now))
+        return
+    for line in status_lines(now, Path.cwd()):
+        output.say(line)
+
+
+def watch(tag: Tag = None, directory: Dir = HERE, as_json: AsJson = False) -> None:
+    """Follow a session that runs elsewhere. Ctrl-C ends the watching, never the session."""
+    from overnight.cli.watching import follow
+
+    raise typer.Exit(follow(options.session(directory, tag), as_json=as_json))

@@ -3,23 +3,131 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from overnight.cli import words
+from overnight.cli import places, words
+from overnight.contracts.errors import LedgerError
+from overnight.contracts.rows import SessionClosed
+from overnight.contracts.status import Status
+from overnight.contracts.untrusted import one_line
+from overnight.ledger.files import SessionFiles
+from overnight.ledger.fold import SessionState
+from overnight.sessions.verify import verify
+from overnight.sessions.view import gain_percent, kept_path, survivors
+
+_KNOBS_SHOWN = 6
 
 
-def status_lines(status: Mapping[str, Any]) -> list[str]:
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """A run that is over."""
+
+    files: SessionFiles
+    state: SessionState
+    closed: SessionClosed | None  #: None: it was killed, or can't go on
+    seconds: float
+    here: Path
+    failed: bool = False
+
+
+def status_lines(status: Mapping[str, Any], here: Path) -> list[str]:
     """A few lines about a session."""
-    best, baseline = status["best"], status["baseline"]
-    lines = [f"session {status['tag']}: {status['state']}"]
-    if status["why"]:
-        lines[0] += f" ({words.one_line(status['why'], 200)})"
+    state = status["state"]
+    if status["pid"] is None and state not in ("closed", "new"):
+        state = f"{state}, but no stack runs: `overnight run` goes on"
+    why = f" ({one_line(status['why'], 200)})" if status["why"] else ""
+    lines = [f"session {status['tag']}: {state}{why}"]
+    best = status["best"]
     if best is not None:
         lines.append(
             f"  best      {best['id']:03d}   {status['metric']} {words.number(best['metric'])}"
-            f"   baseline {words.number(baseline)}"
+            f"   baseline {words.number(status['baseline'])}"
         )
-    lines.append(f"  tried     {words.in_counts(status['counts'])}")
-    lines.append(f"  running   {status['in_flight']}")
-    lines.append(f"  files     {status['session_dir']}")
+    lines.append(f"  tried     {words.in_counts(status['counts'])}; {status['in_flight']} running")
+    if status["description"]:
+        lines.append(f"  about     {one_line(status['description'], 200)}")
+    lines.append(f"  files     {places.shown(Path(status['session_dir']), here)}")
+    lines += [f"  {name:<9} {url}" for name, url in sorted(status["endpoints"].items())]
     return lines
+
+
+def ending_lines(ending: Ending) -> list[str]:
+    """The end of a run: the best, what was kept, where it lies, whether the ledger is whole."""
+    option = places.dir_option(ending.files.root, ending.here)
+    lines = [_headline(ending)]
+    lines += _best(ending)
+    lines.append(
+        f"  files     {places.shown(ending.files.root, ending.here)}/"
+        "{results.tsv,experiments.jsonl}"
+        + (f"   diff  overnight diff best{option}" if kept_path(ending.state) else "")
+    )
+    lines.append(
+        f"  verify    {_verified(ending.files)}   disk  "
+        f"{words.size(places.used_bytes(ending.files.root))}"
+    )
+    return lines
+
+
+def _headline(ending: Ending) -> str:
+    state, closed = ending.state, ending.closed
+    decided = sum(1 for e in state.experiments.values() if e.decision is not None)
+    lost = sum(1 for e in state.experiments.values() if e.status is Status.INFRA)
+    left, uncounted = survivors(state)
+    running = f"{left} left running" if left or not uncounted else "not all ends seen"
+    word = "killed" if closed is None else closed.outcome.replace("_", " ")
+    if ending.failed:
+        word = "failed"
+    why = ""
+    if closed is not None and closed.outcome in ("baseline_failed", "exhausted"):
+        why = f" ({one_line(closed.detail, 200)})"
+    return (
+        f"{word}{why}: {decided} experiments in {words.duration(ending.seconds)}, "
+        f"{lost} lost, {running}"
+    )
+
+
+def _best(ending: Ending) -> list[str]:
+    state = ending.state
+    best, baseline = (
+        state.metric_of(state.incumbent),
+        state.metric_of(1) if state.baseline else None,
+    )
+    if state.incumbent is None or best is None or baseline is None or state.config is None:
+        return []
+    metric = state.config.metric
+    percent = gain_percent(metric, baseline, best)
+    better = "" if percent is None else f"   {percent:.1f} % better than the baseline"
+    if state.incumbent == 1:
+        better = "   the baseline: nothing was better"
+    path = kept_path(state)
+    ideas = sum(1 for e in state.experiments.values() if e.id != 1 and e.decision is not None)
+    kept = ", ".join(words.knob(e.proposed.hypothesis) for e in path[-_KNOBS_SHOWN:])
+    more = "... " if len(path) > _KNOBS_SHOWN else ""
+    others = {name: count for name, count in _counts(state).items() if name != Status.KEEP.value}
+    tail = f"; {words.in_counts(others)}" if any(others.values()) else ""
+    return [
+        f"  best      {state.incumbent:03d}   {metric.name} {words.number(best)}{better}",
+        f"  kept      {more}{kept or 'nothing'}: {len(path)} of {ideas} ideas{tail}",
+    ]
+
+
+def _counts(state: SessionState) -> dict[str, int]:
+    tally: dict[str, int] = {}
+    for experiment in state.experiments.values():
+        if experiment.status is not None:
+            name = experiment.status.value
+            tally[name] = tally.get(name, 0) + 1
+    return tally
+
+
+def _verified(files: SessionFiles) -> str:
+    try:
+        found = verify(files.root)
+    except LedgerError as error:
+        return one_line(str(error), 200)
+    if found.ok:
+        return f"ledger {found.rows} rows, chain ok"
+    first = found.problems[0]
+    return f"NOT ok: line {first.line}: {one_line(first.what, 200)}"

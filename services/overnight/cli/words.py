@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from overnight.contracts.experiment import Decision
 from overnight.contracts.status import Role, Status
@@ -11,7 +10,7 @@ from overnight.contracts.untrusted import one_line
 from overnight.ledger.fold import ExperimentState, SessionState
 
 WHAT_COLUMNS = 40
-VERDICT_CHARS = 60
+VERDICT_CHARS = 72
 
 #: What a reason is to a person; others are shown as they are, with spaces.
 _REASONS = {
@@ -25,6 +24,7 @@ _REASONS = {
     "equal": "no better",
     "no_change": "changes nothing",
     "edit_not_applied": "edit does not apply",
+    "duplicate": "tried before",
     "train": "over its budget",
 }
 
@@ -37,6 +37,9 @@ _STYLES = {
     Status.HELD: "yellow",
     Status.INFRA: "magenta",
 }
+#: Where the detail says more than the reason.
+_TELLING = (Status.CRASH, Status.REJECTED, Status.HELD, Status.INFRA)
+_PLURALS = {"crash": "crashes", "keep": "kept", "discard": "discarded", "timeout": "timeouts"}
 
 
 def number(value: float | None) -> str:
@@ -48,32 +51,41 @@ def number(value: float | None) -> str:
     return f"{value:.4f}"
 
 
-def seconds(value: float | None) -> str:
+def duration(seconds: float | None) -> str:
     """`2 min 58 s`, `13 s`, `0.3 s`."""
-    if value is None:
+    if seconds is None:
         return "-"
-    if value < 9.95:
-        return f"{value:.1f} s"
-    whole = round(value)
-    hours, rest = divmod(whole, 3600)
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    hours, rest = divmod(round(seconds), 3600)
     minutes, left = divmod(rest, 60)
     if hours:
         return f"{hours} h {minutes:02d} min"
     return f"{minutes} min {left:02d} s" if minutes else f"{left} s"
 
 
+def size(count: int) -> str:
+    """`38 MB`."""
+    return f"{count / 1e6:.0f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"
+
+
+def knob(hypothesis: str, limit: int = WHAT_COLUMNS) -> str:
+    """The short name that a hypothesis starts with (`LR 0.1 -> 0.2: why`), or its start."""
+    line = one_line(hypothesis, 500)
+    short = line.partition(": ")[0]
+    return one_line(short if len(short) <= limit else line, limit)
+
+
 def verdict(experiment: ExperimentState, decision: Decision) -> str:
     """`keep`, `discard: no better`, `crash: out of memory`."""
     if experiment.proposed.role is Role.BASELINE and decision.verdict is Status.KEEP:
         return "baseline"
-    word = decision.verdict.value
     reason = _REASONS.get(decision.reason or "", (decision.reason or "").replace("_", " "))
-    detail = ""
-    if decision.verdict in (Status.CRASH, Status.REJECTED, Status.HELD, Status.INFRA):
-        detail = experiment.final.detail if experiment.final else ""
-        detail = one_line(detail or experiment.proposed.rejection_detail, VERDICT_CHARS)
-    told = [word, *(part for part in (reason, detail) if part)]
-    return one_line(": ".join(told), VERDICT_CHARS)
+    told = [decision.verdict.value, reason]
+    if decision.verdict in _TELLING:
+        told.append(experiment.final.detail if experiment.final else "")
+        told.append(experiment.proposed.rejection_detail)
+    return one_line(": ".join(part for part in told if part), VERDICT_CHARS)
 
 
 def style(status: Status) -> str:
@@ -83,7 +95,8 @@ def style(status: Status) -> str:
 
 def heading(metric: str) -> str:
     """Over the columns of `row`."""
-    return f"  {'id':<5} {'what':<{WHAT_COLUMNS}} {one_line(metric, 10):>10} {'delta':>9}  verdict"
+    name = one_line(metric, 12)
+    return f"  {'id':<5} {'what':<{WHAT_COLUMNS}} {name:>12} {'delta':>9}  verdict"
 
 
 def row(state: SessionState, experiment: ExperimentState, decision: Decision) -> tuple[str, str]:
@@ -92,17 +105,17 @@ def row(state: SessionState, experiment: ExperimentState, decision: Decision) ->
     metric = final.metric if final else None
     before = state.metric_of(decision.incumbent_before)
     delta = "" if metric is None or before is None else f"{metric - before:+.4f}"
-    what = one_line(experiment.proposed.hypothesis, WHAT_COLUMNS)
-    left = f"  {experiment.id:03d}   {what:<{WHAT_COLUMNS}} {number(metric):>10} {delta:>9}  "
-    took = f"  {seconds(final.runtime_s)}" if final else ""
+    what = knob(experiment.proposed.hypothesis)
+    left = f"  {experiment.id:03d}   {what:<{WHAT_COLUMNS}} {number(metric):>12} {delta:>9}  "
+    took = f"  {duration(final.runtime_s)}" if final else ""
     return left, f"{verdict(experiment, decision)}{took}"
 
 
 def in_counts(counts: Mapping[str, int]) -> str:
-    """`3 keep, 11 discard, 2 crash`; what did not happen is left out."""
-    return ", ".join(f"{n} {name}" for name, n in counts.items() if n) or "nothing decided yet"
-
-
-def experiments_in(status: Mapping[str, Any]) -> int:
-    """How many are decided."""
-    return sum(status["counts"].values())
+    """`3 kept, 11 discarded, 2 crashes`; what did not happen is left out."""
+    parts = [
+        f"{count} {name if name == 'crash' and count == 1 else _PLURALS.get(name, name)}"
+        for name, count in counts.items()
+        if count
+    ]
+    return ", ".join(parts) or "nothing decided yet"

@@ -80,6 +80,7 @@ class SessionOpened(Wire):
     base_head: str | None  #: the user's HEAD at the time, for the record
     branch: str | None  #: session branch with `branches`
     branch_prefix: str | None = None  #: before `<id>-<slug>` with `branches`
+    description: Annotated[str, Field(max_length=2000)] = ""  #: the user's own words
     code_version: str
     policy_version: Annotated[int, Field(ge=1)]
 

@@ -46,6 +46,7 @@ class Request:
     environ: Mapping[str, str]
     track: Path | None = None
     tag: str | None = None
+    description: str = ""  #: the user's own words on this session
     today: date
 
 
@@ -89,7 +90,7 @@ def open_session(request: Request) -> Opened:
         files, lock, moved = _make_room(files, lock, resolved.repo)
         launch = _Launch(resolved, command.argv, str(command.python))
         if files.identity.is_file():
-            return _resume(files, lock, launch)
+            return _resume(files, lock, launch, request.description)
         return _open_new(files, lock, launch, request, moved)
     except BaseException:
         os.close(lock)
@@ -175,7 +176,7 @@ def _make_room(files: SessionFiles, lock: int, repo: Path) -> tuple[SessionFiles
     return files, lock_session(files), note
 
 
-def _resume(files: SessionFiles, lock: int, launch: _Launch) -> Opened:
+def _resume(files: SessionFiles, lock: int, launch: _Launch, description: str) -> Opened:
     state = read_state(files)
     identity = read_identity(files)
     config = launch.resolved.config
@@ -191,6 +192,7 @@ def _resume(files: SessionFiles, lock: int, launch: _Launch) -> Opened:
             "config": wire.dump(config),
             "config_digest": config_digest(config),
             "code_version": __version__,
+            "description": description or state.opened.description,
         }
     )
     opening = launch.opening(session)
@@ -225,6 +227,7 @@ def _open_new(
         base_head=base.head,
         branch=base.branch,
         branch_prefix=base.branch_prefix,
+        description=request.description,
         code_version=__version__,
         policy_version=POLICY_VERSION,
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import time
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path

@@ -6,7 +6,7 @@ from typing import Any
 
 from overnight.contracts.experiment import ExperimentResult
 from overnight.contracts.loop import MetricSpec
-from overnight.contracts.status import Direction
+from overnight.contracts.status import Direction, Status
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import ExperimentState, SessionState
 from overnight.orchestrator.planning import counts
@@ -29,6 +29,7 @@ def status_object(
         "best": None if best is None else {"id": best, "metric": state.metric_of(best)},
         "counts": counts(state),
         "candidates": state.candidates,
+        "description": state.opened.description if state.opened else "",
         "in_flight": len(state.running),
         "rows": state.seq,
         "session_dir": str(files.root),
@@ -97,3 +98,28 @@ def gain_percent(metric: MetricSpec, baseline: float, best: float) -> float | No
         return None
     gain = baseline - best if metric.direction is Direction.MINIMIZE else best - baseline
     return 100.0 * gain / abs(baseline)
+
+
+def survivors(state: SessionState) -> tuple[int, int]:
+    """Processes that outlived their sandbox, and how many attempts nobody could count for."""
+    total = uncounted = 0
+    for experiment in state.experiments.values():
+        for attempt in experiment.attempts:
+            result = attempt.result
+            if result is None or result.runner is None:
+                queued_only = result is not None and result.status is Status.CANCELLED
+                uncounted += not queued_only
+            else:
+                total += result.survivors
+    return total, uncounted
+
+
+def kept_path(state: SessionState) -> list[ExperimentState]:
+    """The kept changes that lead from the baseline to the best, in order."""
+    path: list[ExperimentState] = []
+    here = state.incumbent
+    while here is not None and here != 1:
+        experiment = state.experiments[here]
+        path.append(experiment)
+        here = experiment.proposed.parent
+    return path[::-1]

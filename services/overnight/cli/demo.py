@@ -1,0 +1,100 @@
+"""demo: the whole system on the bundled track, live."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from overnight.cli.options import AsJson, Gate, Runners, Seed
+
+if TYPE_CHECKING:
+    from overnight.cli.view import Head, Ready
+    from overnight.sessions.opening import Opened
+
+IDEAS = 16
+AT_A_TIME = 2
+START_UP_SECONDS = 4.0  #: of CPU: imports and evaluation, beside the budget
+
+
+def demo(
+    experiments: Annotated[int, typer.Option(min=0, help="ideas, beside the baseline")] = IDEAS,
+    budget: Annotated[float | None, typer.Option(help="of each, as the gate counts")] = None,
+    directory: Annotated[
+        Path | None, typer.Option("--dir", help="default: a new folder below ./demo")
+    ] = None,
+    gate: Gate = None,
+    seed: Seed = None,
+    runners: Runners = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a tiny language model and make it better, here, in a few minutes."""
+    from overnight.cli.running import Wish, carry_out
+    from overnight.sessions.demo import check_can_train, prepare_demo
+
+    torch = check_can_train()
+    settings = {"gate": gate, "budget": budget, "seed": seed}
+    here = Path.cwd()
+    made = prepare_demo(
+        directory,
+        settings,
+        here=here,
+        today=date.today(),  # noqa: DTZ011 - a folder is named by the user's own day
+    )
+    flags = {
+        **({} if made.new else settings),
+        "policy.limits.experiments": experiments,
+        "pools.default.runners": runners or min(AT_A_TIME, os.cpu_count() or 1),
+        "python": sys.executable,
+    }
+
+    def dress(opened: Opened, head: Head) -> Head:
+        return _dress(opened, head, torch)
+
+    wish = Wish(repo=made.repo, track=made.track, flags=flags, as_json=as_json, dress=dress)
+    raise typer.Exit(carry_out(wish))
+
+
+def _dress(opened: Opened, head: Head, torch: str) -> Head:
+    """The demo's four steps."""
+    from dataclasses import replace
+
+    from overnight.cli import places, words
+    from overnight.configuration import process_environ, redis_source
+    from overnight.contracts.status import Gate as Counted
+
+    config = opened.config
+    runners = opened.opening.runners
+    where = places.shown(Path(opened.opening.repo), head.here)
+    redis = redis_source(process_environ()).origin
+    unit = {Counted.CPU_TIME: "CPU-seconds", Counted.TIME: "s"}.get(config.gate, config.gate.value)
+    ideas = config.policy.limits.experiments or 0
+    about = ""
+    if config.gate is Counted.CPU_TIME:
+        each = config.budget + START_UP_SECONDS
+        about = f"; about {words.duration(each + each * ideas / runners)}"
+
+    def ready_lines(ready: Ready) -> tuple[str, ...]:
+        at_a_time = "runner" if runners == 1 else "runners"
+        return (
+            f"[2/4] {redis}, orchestrator, {runners} {at_a_time}, recorder up in "
+            f"{ready.seconds:.1f} s   {ready.sandbox}",
+            f"[3/4] track tiny_lm in {where}: {config.budget:g} {unit} an experiment, "
+            f"{runners} at a time{about}. Ctrl-C stops and keeps all.",
+        )
+
+    resumed = f"; goes on in {where}" if head.resumed else ""
+    return replace(
+        head,
+        lines=(f"[1/4] python {platform.python_version()}, torch {torch} ok{resumed}",),
+        ready_lines=ready_lines,
+        done_prefix="[4/4] ",
+        following=lambda closed: (
+            "next: your own repo  ->  cd YOUR_REPO && overnight init && overnight run"
+        ),
+    )

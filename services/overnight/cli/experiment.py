@@ -1,0 +1,187 @@
+"""results, show, diff, log, wait: what was tried, and how it went."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from overnight.cli import output
+from overnight.cli.options import HERE, AsJson, Dir, Tag, Which, session
+
+if TYPE_CHECKING:
+    from overnight.ledger.fold import ExperimentState, SessionState
+    from overnight.sessions.locate import Found
+
+Raw = Annotated[bool, typer.Option("--raw", help="as it is, terminal escapes included")]
+
+
+def results(
+    tag: Tag = None,
+    top: Annotated[int | None, typer.Option(min=1, help="only the best N")] = None,
+    status: Annotated[str | None, typer.Option(help="only these, e.g. keep or crash")] = None,
+    directory: Dir = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """What was tried, best first."""
+    from overnight.contracts.errors import UsageError
+    from overnight.contracts.status import Status
+    from overnight.sessions.view import ranked, result_row
+
+    known = [s.value for s in Status if s is not Status.SCORED]
+    if status is not None and status not in known:
+        raise UsageError(f"--status {status}: give one of {', '.join(known)}")
+    found = session(directory, tag)
+    state = _state(found)
+    chosen = [e for e in ranked(state) if status is None or e.status == status][:top]
+    if as_json:
+        output.emit([result_row(experiment) for experiment in chosen])
+        return
+    _table(state, chosen)
+
+
+def _table(state: SessionState, chosen: list[ExperimentState]) -> None:
+    from rich.text import Text
+
+    from overnight.cli import words
+
+    metric = state.config.metric.name if state.config else "metric"
+    lines: list[Text | str] = [Text(words.heading(metric), "bold")]
+    for experiment in chosen:
+        if experiment.decision is None:
+            what = words.knob(experiment.proposed.hypothesis)
+            lines.append(Text(f"  {experiment.id:03d}   {what}  running", "dim"))
+        else:
+            left, right = words.row(state, experiment, experiment.decision)
+            lines.append(Text(left).append(right, words.style(experiment.decision.verdict)))
+    output.show(*lines)
+
+
+def show(which: Which, tag: Tag = None, directory: Dir = HERE, as_json: AsJson = False) -> None:
+    """One experiment: hypothesis, verdict, numbers, diff and the end of its log."""
+    from overnight.sessions.experiments import detail, find_experiment
+
+    found = session(directory, tag)
+    state = _state(found)
+    facts = detail(found.files, state, find_experiment(state, which))
+    if as_json:
+        output.emit(facts)
+    else:
+        _facts(facts, str(state.config.metric.name) if state.config else "metric")
+
+
+def _facts(facts: dict[str, Any], metric: str) -> None:
+    from overnight.cli import words
+    from overnight.contracts.untrusted import strip_terminal
+
+    reason = f":{facts['reason']}" if facts["reason"] else ""
+    lines = [
+        f"experiment {facts['id']} ({facts['role']}, by {output.safe(facts['proposer'], 60)})",
+        f"  idea      {output.safe(facts['hypothesis'], 2000)}",
+        f"  verdict   {facts['status'] or 'running'}{reason}",
+        f"  {output.safe(metric, 9):<9} {words.number(facts['metric'])} ({facts['trust']})",
+        f"  took      {words.duration(facts['runtime_s'])}, attempt {facts['attempt'] or '-'}",
+        f"  parent    {facts['parent'] or '-'}   commit {(facts['commit'] or '-')[:12]}",
+        f"  sandbox   {facts['isolation'] or '-'}, {facts['survivors']} left running",
+    ]
+    if facts["detail"]:
+        lines.insert(3, f"  because   {output.safe(facts['detail'], 500)}")
+    steps = ", ".join(f"{k} {v:.2f} s" for k, v in facts["timings"].items())
+    lines += [f"  steps     {output.safe(steps, 500)}"] if steps else []
+    for line in lines:
+        output.say(line)
+    if facts["diff"]:
+        output.say("\n" + strip_terminal(facts["diff"]).rstrip("\n"))
+    if facts["log_tail"]:
+        output.say("\nend of its log:\n" + facts["log_tail"].rstrip("\n"))
+
+
+def diff(
+    which: Which, tag: Tag = None, directory: Dir = HERE, raw: Raw = False, as_json: AsJson = False
+) -> None:
+    """What it changed against its parent; best: against the baseline."""
+    from overnight.contracts.untrusted import strip_terminal
+    from overnight.sessions.experiments import BEST, find_experiment
+    from overnight.sessions.experiments import diff as difference
+
+    found = session(directory, tag)
+    state = _state(found)
+    experiment = find_experiment(state, which)
+    text = difference(found.files, state, experiment, whole=which == BEST)
+    if as_json:
+        output.emit({"id": experiment.id, "diff": text})
+    elif not text:
+        output.say(f"experiment {experiment.id} changes nothing: it is the baseline's tree")
+    elif raw:
+        output.write(text)
+    else:
+        _coloured(strip_terminal(text))
+
+
+def _coloured(text: str) -> None:
+    if not output.is_terminal():
+        output.write(text)
+        return
+    from rich.text import Text
+
+    styles = {"+": "green", "-": "red", "@": "cyan"}
+    output.show(*(Text(line, styles.get(line[:1], "")) for line in text.splitlines()))
+
+
+def log(
+    which: Which,
+    tag: Tag = None,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="from the end")] = 200,
+    attempt: Annotated[int | None, typer.Option(min=1, help="default: the last one")] = None,
+    directory: Dir = HERE,
+    raw: Raw = False,
+    as_json: AsJson = False,
+) -> None:
+    """The end of what it printed, without what could drive a terminal."""
+    from overnight.sessions.experiments import find_experiment, log_tail
+
+    found = session(directory, tag)
+    experiment = find_experiment(_state(found), which)
+    tail = log_tail(found.files, experiment, attempt=attempt, lines=lines, raw=raw)
+    if as_json:
+        output.emit(
+            {
+                "id": experiment.id,
+                "attempt": tail.attempt,
+                "path": str(tail.path),
+                "bytes": tail.size_bytes,
+                "whole": tail.whole,
+                "log": tail.text,
+            }
+        )
+        return
+    output.write(tail.text if tail.text.endswith("\n") or not tail.text else tail.text + "\n")
+
+
+def wait(
+    which: Annotated[int, typer.Argument(metavar="ID", min=1, help="an experiment's number")],
+    tag: Tag = None,
+    timeout: Annotated[float, typer.Option(help="seconds")] = 600.0,
+    directory: Dir = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Block until ID is decided, then print its verdict. Exit 3 when that takes too long."""
+    from overnight.cli import words
+    from overnight.sessions.experiments import wait_decided
+    from overnight.sessions.view import result_row
+
+    found = session(directory, tag)
+    state = wait_decided(found.files, which, timeout_seconds=timeout)
+    experiment = state.experiments[which]
+    assert experiment.decision is not None
+    if as_json:
+        output.emit(result_row(experiment))
+    else:
+        left, right = words.row(state, experiment, experiment.decision)
+        output.say(left.strip() + "  " + right)
+
+
+def _state(found: Found) -> SessionState:
+    from overnight.sessions.locate import read_state
+
+    return read_state(found.files)

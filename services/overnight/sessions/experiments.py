@@ -1,0 +1,172 @@
+"""One experiment for people and scripts: found by number or as `best`, with its diff and log."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from overnight.contracts import wire
+from overnight.contracts.errors import InfrastructureError, UsageError
+from overnight.contracts.untrusted import strip_terminal
+from overnight.ledger.files import SessionFiles
+from overnight.ledger.fold import ExperimentState, SessionState
+from overnight.ledger.reader import LedgerTail
+from overnight.sessions.stack import read_stack
+from overnight.sessions.view import result_row
+from overnight.snapshots.store import SnapshotStore
+
+BEST = "best"
+LOG_TAIL_BYTES = 64 * 1024
+LOG_TAIL_LINES = 200
+SHOWN_LOG_LINES = 40  #: of `show`
+WAIT_POLL_SECONDS = 0.25
+
+
+def find_experiment(state: SessionState, which: str) -> ExperimentState:
+    """The experiment of that number, or the best one.
+
+    Raises:
+        UsageError: no such experiment; says which there are.
+    """
+    if which == BEST:
+        if state.incumbent is None:
+            raise UsageError("there is no best yet: the baseline has not ended")
+        return state.experiments[state.incumbent]
+    experiment = state.experiments.get(experiment_id(which))
+    if experiment is None:
+        last = len(state.experiments)
+        there = f"1 to {last}" if last else "none yet"
+        raise UsageError(f"no experiment {which} in this session (there are: {there})")
+    return experiment
+
+
+def experiment_id(which: str) -> int:
+    """*which* as a number. Raises UsageError."""
+    if not (which.isascii() and which.isdigit() and len(which) <= 8):
+        raise UsageError(f"{which[:40]!r} is no experiment: give its number, or best")
+    return int(which)
+
+
+def diff(
+    files: SessionFiles, state: SessionState, experiment: ExperimentState, *, whole: bool = False
+) -> str:
+    """What it changed against its parent, or against the baseline (*whole*). Empty: nothing.
+
+    Raises:
+        UsageError: it was rejected, so there is no tree.
+    """
+    after = experiment.proposed.commit
+    if after is None:
+        raise UsageError(
+            f"experiment {experiment.id} has no tree: rejected ({experiment.proposed.rejection})"
+        )
+    parent = 1 if whole else experiment.proposed.parent
+    before = state.experiments[parent].proposed.commit if parent is not None else None
+    if before is None or before == after:
+        return ""
+    return SnapshotStore(files.root).diff(before, after)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogTail:
+    """The end of one attempt's run.log."""
+
+    path: Path
+    attempt: int
+    size_bytes: int
+    text: str
+    whole: bool  #: nothing before it was left out
+
+
+def log_tail(
+    files: SessionFiles,
+    experiment: ExperimentState,
+    *,
+    attempt: int | None = None,
+    lines: int = LOG_TAIL_LINES,
+    raw: bool = False,
+) -> LogTail:
+    """Its last lines, without what could drive a terminal (unless *raw*).
+
+    Raises:
+        UsageError: that attempt has no log.
+    """
+    if attempt is None:
+        attempt = experiment.attempts[-1].issued.attempt if experiment.attempts else 1
+    path = files.run_log(experiment.id, attempt)
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - LOG_TAIL_BYTES))
+            data = file.read(LOG_TAIL_BYTES)
+    except FileNotFoundError as error:
+        raise UsageError(_no_log(experiment, attempt)) from error
+    except OSError as error:
+        raise InfrastructureError(f"{path}: {error.strerror}") from error
+    text = data.decode(errors="replace")
+    if not raw:
+        text = strip_terminal(text)
+    kept = text.splitlines(keepends=True)
+    tail = kept[-lines:] if lines > 0 else []
+    whole = size == len(data) and len(tail) == len(kept)
+    return LogTail(path=path, attempt=attempt, size_bytes=size, text="".join(tail), whole=whole)
+
+
+def _no_log(experiment: ExperimentState, attempt: int) -> str:
+    if experiment.proposed.rejection is not None:
+        return f"experiment {experiment.id} never ran: rejected ({experiment.proposed.rejection})"
+    return f"experiment {experiment.id} has no log of attempt {attempt}"
+
+
+def detail(files: SessionFiles, state: SessionState, experiment: ExperimentState) -> dict[str, Any]:
+    """The object of `show --json`."""
+    last = experiment.final or next(
+        (a.result for a in reversed(experiment.attempts) if a.result is not None), None
+    )
+    try:
+        log: str | None = log_tail(files, experiment, lines=SHOWN_LOG_LINES).text
+    except UsageError:
+        log = None
+    return {
+        **result_row(experiment),
+        "analysis": experiment.proposed.analysis,
+        "lines_added": experiment.proposed.lines_added,
+        "lines_removed": experiment.proposed.lines_removed,
+        "diff": diff(files, state, experiment) if experiment.proposed.commit else None,
+        "log_tail": log,
+        "timings": dict(last.timings) if last else {},
+        "claims": [wire.dump(claim) for claim in last.claims] if last else [],
+        "flags": list(last.flags) if last else [],
+        "replicates": [e.id for e in state.experiments.values() if e.proposed.of == experiment.id],
+        "attempts": len(experiment.attempts),
+    }
+
+
+def wait_decided(files: SessionFiles, which: int, *, timeout_seconds: float) -> SessionState:
+    """The session's state as soon as that experiment is decided.
+
+    Raises:
+        InfrastructureError: not in time, or nothing runs that could decide it.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    tail, state = LedgerTail(files.ledger), SessionState()
+    while True:
+        runs = read_stack(files) is not None  # before reading: what it wrote last is seen then
+        for row in tail.poll():
+            state.apply(row)
+        experiment = state.experiments.get(which)
+        if experiment is not None and experiment.decision is not None:
+            return state
+        if not runs:
+            raise InfrastructureError(
+                f"experiment {which} is not decided and no stack runs for this session: "
+                "overnight up"
+            )
+        if time.monotonic() >= deadline:
+            raise InfrastructureError(
+                f"experiment {which} is not decided after {timeout_seconds:g} s"
+            )
+        time.sleep(WAIT_POLL_SECONDS)
