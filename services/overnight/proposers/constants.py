@@ -123,8 +123,8 @@ def _number(value: float, old: str) -> str:
 class _Lines:
     """The source as libcst gives it back unchanged, and the way from there to the real offsets.
 
-    libcst does not keep mixed line ends, form feeds, a byte order mark and blanks after the last
-    line. It reads a plain copy; literals are then changed in the real text.
+    libcst does not keep mixed line ends, form feeds that start a line, a byte order mark and
+    blanks after the last line. It reads a plain copy; literals are then changed in the real text.
     """
 
     def __init__(self, text: str) -> None:
@@ -136,7 +136,7 @@ class _Lines:
             skipped = len(line) - len(line.lstrip("\f" if plain else "\f\ufeff"))
             self._real.append(position + skipped)
             self._starts.append(length)
-            plain.append(line[skipped:].replace("\f", " "))
+            plain.append(line[skipped:])
             position += len(line)
             newline = _NEWLINE.match(text, position)
             position = newline.end() if newline else position

@@ -19,7 +19,7 @@ NUMBERS = st.sampled_from(
 )
 TEXTS = st.sampled_from(['"gelu"', "'relu'", "r'x y'", '"""silu"""', "'größe'", '"日本"'])
 SWITCHES = st.sampled_from(["True", "False"])
-EQUALS = st.sampled_from([" = ", "=", "\t=\t", "   =  ", " = \\\n    "])
+EQUALS = st.sampled_from([" = ", "\f= \f", "=", "\t=\t", "   =  ", " = \\\n    "])
 NOTES = st.sampled_from(["", "\f# fed", "  # plain", "\t# ä 漢字", "  # LR = 7", " ", "  # a | b"])
 ENDS = st.sampled_from(["\n", "\r\n", "\r"])
 FILLER = st.sampled_from(

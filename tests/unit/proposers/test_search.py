@@ -97,9 +97,17 @@ def test_later_ideas_change_few_knobs() -> None:
     ]
 
     assert set(changed[:6]) == {1}
-    assert max(changed[6:]) in (2, 3)
+    assert 2 <= max(changed[6:]) <= 3
     few = Session().run(SearchProposer({"max_knobs": 1}), 20, by_chance(2))
     assert {len(p.details["changed"]) for p in few} == {1}
+
+
+def test_every_other_later_idea_is_the_samplers() -> None:
+    hypotheses = [p.hypothesis for p in Session().run(SearchProposer({}), 12, by_chance(5))]
+
+    assert ["closer to the settings that did well" in words for words in hypotheses] == (
+        [False] * 6 + [False, True] * 3
+    )
 
 
 def test_details_hold_the_full_setting_as_the_text_has_it() -> None:
