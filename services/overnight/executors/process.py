@@ -189,7 +189,10 @@ def _environment(spec: SandboxSpec, home: str, temporary: str, out: str) -> dict
 
 
 def _default_lock_dir() -> Path:
-    return Path(tempfile.gettempdir()) / f"overnight-locks-{os.geteuid()}"
+    # Not TMPDIR: user ids are the host's, so that all runners must meet at the same locks.
+    shared = Path("/tmp")  # noqa: S108 - only the parent of a private folder
+    parent = shared if shared.is_dir() else Path(tempfile.gettempdir())
+    return parent / f"overnight-locks-{os.geteuid()}"
 
 
 def _path(options: Mapping[str, object], name: str, default: Path) -> Path:

@@ -72,9 +72,7 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
     bench = Bench(
         files=files,
         folder=files.runner(options.slot),
-        executor=load(EXECUTORS, options.executor)(
-            {"lock_dir": str(device_lock_dir(environ)), "protected": [str(files.root)]}
-        ),
+        executor=load(EXECUTORS, options.executor)({"protected": [str(files.root)]}),
         runner=options.slot,
         hardware=hardware_class(),
         environ=environ,

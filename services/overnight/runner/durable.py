@@ -21,6 +21,7 @@ def write_durably(path: Path, text: str) -> None:
     """Whole or not at all, and on the disk when it returns. Raises InfrastructureError."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
@@ -43,7 +44,6 @@ class Outbox:
 
     def put(self, message: LedgerMessage) -> None:
         """Keep *message* until it is acked. Raises InfrastructureError."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         write_durably(self._file(message.key), wire.encode(message))
 
     def waiting(self) -> Iterator[LedgerMessage]:
@@ -84,7 +84,6 @@ class ClaimFile:
 
     def write(self, job: ExperimentJob) -> None:
         """Before anything of it starts. Raises InfrastructureError."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         write_durably(self.path, wire.encode(job))
 
     def read(self) -> ExperimentJob | None:

@@ -49,8 +49,7 @@ class DeviceLock:
             InfrastructureError: the lock folder can't be used.
         """
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o777)
-            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            fd = _open_shared(self._path)
         except OSError as error:
             raise InfrastructureError(f"device lock {self._path}: {error.strerror}") from error
         said = False
@@ -76,3 +75,17 @@ class DeviceLock:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+
+
+def _open_shared(path: Path) -> int:
+    """A lock file that every user of the host may lock; the first one makes it."""
+    if not path.parent.is_dir():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.chmod(0o1777)
+    try:
+        # Not with O_CREAT: kernels refuse that for another user's file in a shared folder.
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        os.fchmod(fd, 0o666)
+        return fd
