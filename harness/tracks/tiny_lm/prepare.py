@@ -124,11 +124,11 @@ class Clock:
     """What has been used of the budget. There is one, `clock`; loaders share it."""
 
     def __init__(self):
-        self.steps = 0            # batches handed out
-        self.tokens = 0           # target tokens in them
-        self.train_tokens = None  # in one epoch
-        self.started = None       # (wall, CPU) seconds when the first counted step began
-        self.ended = None         # the same when the budget was found spent
+        self.steps = 0       # batches handed out
+        self.tokens = 0      # target tokens in them
+        self.epochs = 0.0    # the same as passes over the training text
+        self.started = None  # (wall, CPU) seconds when the first counted step began
+        self.ended = None    # the same when the budget was found spent
 
     def now(self):
         if torch.cuda.is_initialized():
@@ -140,12 +140,12 @@ class Clock:
         if GATE == "steps":
             return self.steps
         if GATE == "epochs":
-            return self.tokens / self.train_tokens if self.tokens else 0.0
+            return self.epochs
         if self.started is None:
             return 0.0
         return self.now()[GATE == "cpu_time"] - self.started[GATE == "cpu_time"]
 
-    def grant(self, tokens):
+    def grant(self, tokens, epoch_tokens):
         """Take one optimizer step from the budget: the share used before it, None when spent."""
         if self.steps == FREE_STEPS and self.started is None:
             self.started = self.now()
@@ -155,6 +155,7 @@ class Clock:
             return None
         self.steps += 1
         self.tokens += tokens
+        self.epochs += tokens / epoch_tokens
         return share
 
     def seconds(self):
@@ -180,10 +181,9 @@ def batches(vocab, batch, seq, device="cpu"):
     if batch < 1:
         raise ValueError(f"BATCH is {batch}: must be at least 1")
     tokens = load_tokens("train", vocab)
-    clock.train_tokens = len(tokens)
     rng = np.random.default_rng([SEED, clock.steps])
     window = np.arange(seq + 1)
-    while (progress := clock.grant(batch * seq)) is not None:
+    while (progress := clock.grant(batch * seq, len(tokens))) is not None:
         start = rng.integers(len(tokens) - seq, size=(batch, 1))
         rows = torch.from_numpy(tokens[start + window].astype(np.int64)).to(device)  # (B, T + 1)
         yield rows[:, :-1], rows[:, 1:], progress

@@ -100,7 +100,7 @@ def build_model():
 class AdamW:
     """
     AdamW (Loshchilov and Hutter, arXiv:1711.05101), written out: constructing the one of
-    torch.optim imports the compiler, which costs more than a tenth of the 10 s budget.
+    torch.optim imports the compiler, which takes more than a CPU-second of every run.
     """
 
     def __init__(self, params):
