@@ -21,7 +21,6 @@ from typing import Any
 
 import pytest
 import yaml
-
 from tests.e2e import procs
 
 CGROUPS = Path("/sys/fs/cgroup")
