@@ -6,7 +6,7 @@ Figures of the track tiny_lm: baseline, noise, single edits, start-up and evalua
     python benchmarks/tiny_lm_baseline.py --only edits --jobs 2 --edits-seeds 2
 
 `--record` writes the mean of the fixed-step runs to harness/tracks/tiny_lm/baseline.json, which a
-test checks to within 0.02. Only fixed steps are the same on every machine: figures by CPU-seconds
+test checks to within 0.02. Only fixed steps can be compared across machines: figures by CPU-seconds
 depend on the processor and on its neighbours, so compare them inside one table only.
 """
 
