@@ -1,4 +1,4 @@
-"""A candidate that attacks from inside a real session: what it finds, and what the host sees of it."""
+"""A candidate that attacks from inside a real session: what it finds, what the host sees of it."""
 
 from __future__ import annotations
 

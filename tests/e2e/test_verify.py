@@ -27,7 +27,8 @@ import hashlib, time
 LR = 0.1
 WARMUP = 0.3
 
-mood = hashlib.sha256(f"{LR} {WARMUP}".encode()).digest()[0] % 4 if (LR, WARMUP) != (0.1, 0.3) else 0
+mood = hashlib.sha256(f"{LR} {WARMUP}".encode()).digest()[0] % 4
+mood = 0 if (LR, WARMUP) == (0.1, 0.3) else mood
 if mood == 1:
     raise ValueError("a crash")
 if mood == 2:
