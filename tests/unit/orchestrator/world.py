@@ -162,6 +162,9 @@ class World:
         plain = {"hypothesis": f"idea {number}", "changes": {"train.py": str(number)}}
         return wire.build(Proposal, {**plain, "parent": history.incumbent, "proposer": "scripted"})
 
+    def close(self) -> None:
+        """Nothing is open here."""
+
     # -- steps --------------------------------------------------------------------------------
 
     def owner(self, fence: Fence) -> str | None:
@@ -207,17 +210,26 @@ class World:
             score = {"metric": metric} if outcome == "scored" else {}
             runner.post(job, status=outcome, **score)
             return None
-        if self.queue:
-            job = self.queue.pop(0)
-            fence = (job.id, job.attempt)
-            if self.owner(fence) is None:
-                self.leases[fence] = (runner.name, self.now + LEASE_SECONDS)
-                runner.job = runner.claimed = job
+        self.take(runner)
         return None
+
+    def take(self, runner: Runner) -> None:
+        """The oldest job, if its attempt is nobody's."""
+        if not self.queue:
+            return
+        job = self.queue.pop(0)
+        fence = (job.id, job.attempt)
+        if self.owner(fence) is None:
+            self.leases[fence] = (runner.name, self.now + LEASE_SECONDS)
+            runner.job = runner.claimed = job
+
+    def release(self, fence: Fence) -> None:
+        """Its runner gives it back."""
+        self.leases.pop(fence, None)
 
     def _deliver(self, runner: Runner) -> None:
         for key, message in list(runner.outbox.items()):
-            ack = self.acks.get(key)
+            ack = self.ack(key)
             if ack is None:
                 self.send(message)
                 continue
@@ -225,7 +237,7 @@ class World:
                 runner.refused.append(key)
             del runner.outbox[key]
             if runner.claimed is not None:
-                self.leases.pop((runner.claimed.id, runner.claimed.attempt), None)
+                self.release((runner.claimed.id, runner.claimed.attempt))
                 runner.claimed = None
 
     def renew(self) -> None:
@@ -277,6 +289,26 @@ class World:
         self.stream, self.queue = [], []
         self.acks, self.leases = {}, {}
         self.marker = False
+
+    def meddle_with_stream(self, at: int, what: str) -> None:
+        """Drop, double or overtake one waiting message."""
+        if not self.stream:
+            return
+        entry = self.stream.pop(at % len(self.stream))
+        if what == "overtake":
+            self.stream.insert(0, entry)
+        elif what == "double":
+            self.stream += [entry, (next(self.entry_ids), entry[1])]
+
+    def meddle_with_queue(self, at: int, double: bool) -> None:
+        """Drop or double one waiting job."""
+        if not self.queue:
+            return
+        at %= len(self.queue)
+        if double:
+            self.queue.append(self.queue[at])
+        else:
+            del self.queue[at]
 
     def tick(self, seconds: float) -> None:
         """Time passes; living runners renew every 5 s."""
