@@ -186,3 +186,13 @@ os.mkdir("closed")
 open("closed/c", "w").write("c")
 os.chmod("closed", 0)
 """
+
+#: Changes whatever it can in its working directory.
+VANDAL = """
+import os, shutil
+open("train.py", "a").write("# mine")
+os.unlink("data/a.txt")
+open("data/b.txt", "r+").write("B")
+os.chmod("data", 0o700)
+os.rename("data", "other")
+"""

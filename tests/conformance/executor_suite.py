@@ -20,7 +20,7 @@ from tests.conformance.bench import LABELS, Bench, alive, digest, traces, until
 from tests.conformance.driver import spec_text
 
 from overnight.contracts.errors import SandboxUnavailableError
-from overnight.contracts.execution import Executor, Exit
+from overnight.contracts.execution import Deadline, Execution, Executor, Exit, Sandbox
 
 KILL_SECONDS = 2.0  #: after a deadline or a runner's death nothing may be alive
 
@@ -221,6 +221,19 @@ class ExecutorSuite:
         assert run.execution.exit is Exit.KILLED
         assert run.text() == ""
 
+    def test_a_command_killed_before_start_never_runs(self, bench: Bench) -> None:
+        spec = bench.spec(("echo", "I ran"))
+        sandbox = bench.executor.prepare(spec)
+        try:
+            sandbox.kill()
+            sandbox.start(bench.snapshot({}))
+            execution = _wait(sandbox)
+        finally:
+            sandbox.destroy()
+
+        assert execution.exit is Exit.KILLED
+        assert spec.log_path.read_bytes() == b""
+
     def test_the_environment_is_exactly_the_allowed_one(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -275,6 +288,26 @@ class ExecutorSuite:
         assert run.log.startswith(b"startxxx")
         assert run.log.endswith(b"xxxend")
 
+    def test_a_full_disk_under_the_log_is_our_fault_and_ends_the_command(
+        self, bench: Bench
+    ) -> None:
+        mark = f"mark-{os.urandom(8).hex()}"
+        with bench.box(candidates.SLEEPER, mark, log_path=Path("/dev/full")) as box:
+            with pytest.raises(SandboxUnavailableError, match=r"run\.log: No space left"):
+                box.wait()
+            assert until(lambda: not alive(mark), KILL_SECONDS)
+
+    def test_an_output_sink_that_fails_ends_the_command(self, bench: Bench) -> None:
+        mark = f"mark-{os.urandom(8).hex()}"
+
+        def fail(*_: object) -> None:
+            raise LookupError("sink")
+
+        with bench.box(candidates.SLEEPER, mark) as box:
+            with pytest.raises(LookupError):
+                box.wait(sink=fail)
+            assert until(lambda: not alive(mark), KILL_SECONDS)
+
     def test_only_plain_files_within_limits_are_collected(
         self, bench: Bench, tmp_path: Path
     ) -> None:
@@ -293,7 +326,7 @@ class ExecutorSuite:
         assert not any(p.is_symlink() for p in (tmp_path / "into").rglob("*"))
 
     def test_what_a_command_does_to_its_tree_never_reaches_the_snapshot(self, bench: Bench) -> None:
-        tree = bench.snapshot({"train.py": _VANDAL, "data/a.txt": "a", "data/b.txt": "b"})
+        tree = bench.snapshot({"train.py": candidates.VANDAL, "data/a.txt": "a", "data/b.txt": "b"})
         before = digest(tree)
         sandbox = bench.executor.prepare(bench.spec(("python", "train.py")))
         try:
@@ -351,19 +384,7 @@ class ExecutorSuite:
         )
 
 
-_VANDAL = """
-import os, shutil
-open("train.py", "a").write("# mine")
-os.unlink("data/a.txt")
-open("data/b.txt", "r+").write("B")
-os.chmod("data", 0o700)
-os.rename("data", "other")
-"""
-
-
-def _wait(sandbox: Any) -> Any:
-    from overnight.contracts.execution import Deadline
-
+def _wait(sandbox: Sandbox) -> Execution:
     return sandbox.wait(Deadline(wall_seconds=20), lambda *_: None)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Iterable
 from pathlib import Path
 
 from overnight.contracts.execution import OutputSink
+from overnight.executors.cage import unavailable
 
 CHUNK_BYTES = 65536
 DRAIN_CHUNKS = 64  #: far more than a pipe holds
@@ -116,15 +116,10 @@ class Pump:
             self._poll.unregister(descriptor)
             del self._names[descriptor]
             return False
-        self._log.write(chunk)
+        with unavailable("cannot write run.log"):
+            self._log.write(chunk)
         self._sink(self._names[descriptor], chunk)
         return True
-
-
-def close_all(descriptors: Iterable[int]) -> None:
-    """Close each; one that is closed already is a mistake worth hearing of."""
-    for descriptor in descriptors:
-        os.close(descriptor)
 
 
 def _write_all(descriptor: int, data: bytes | bytearray) -> None:

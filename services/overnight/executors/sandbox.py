@@ -94,8 +94,12 @@ class LocalSandbox:
                 seen=Watched(started),
             ).run()
             return self._execution(seen, deadline, meter, output)
+        except BaseException:
+            self.kill()  # nobody watches it any more
+            raise
         finally:
-            output.close()
+            with unavailable(f"cannot write {self._spec.log_path}"):
+                output.close()
 
     def kill(self) -> None:
         """End it now; `wait` then returns Exit.KILLED."""
