@@ -28,7 +28,7 @@ class Killer:
     train_seconds: float
     play: Play = field(init=False)
     histogram: Counter[tuple[str, str]] = field(default_factory=Counter)  #: (victim, moment)
-    restarts_seconds: list[float] = field(default_factory=list)
+    restarts_seconds: list[float] = field(default_factory=list)  #: of whole stacks
     lasted_seconds: list[float] = field(default_factory=list)  #: after the supervisor's death
 
     def __post_init__(self) -> None:
@@ -120,13 +120,20 @@ class Killer:
         self.play.kill()
         moment = "while training" if trained else "at another time"
         self.histogram[("supervisor", moment)] += 1
-        self.lasted_seconds.append(
-            procs.wait_until(lambda: not self.stage.alive(), 2.0, "all is dead without supervisor")
-        )
+        self.lasted_seconds.append(self._all_dead(2.0))
         began = time.monotonic()
         self.play = self.start()
         until(lambda: self._all_run(), PATIENCE_SECONDS, "the stack runs again", self.play)
         self.restarts_seconds.append(time.monotonic() - began)
+
+    def _all_dead(self, seconds: float) -> float:
+        """How long it took after the supervisor's death."""
+        began = time.monotonic()
+        while left := self.stage.alive():
+            words = [(p.pid, p.state(), p.argv) for p in left]
+            assert time.monotonic() - began < seconds, f"outlived their supervisor: {words}"
+            time.sleep(0.02)
+        return time.monotonic() - began
 
     def _all_run(self) -> bool:
         stack = self.stage.stack()

@@ -73,7 +73,8 @@ def test_a_session_survives_kills_at_random_instants(stage: Stage) -> None:
     seconds = time.monotonic() - began
     rows = truth.read_rows(stage.root)
     print(f"{len(plan)} kills in {seconds:.0f} s: {dict(Counter(plan))}\n{killer.report()}")
-    print(f"dead after its supervisor: at most {max(killer.lasted_seconds):.2f} s")
+    print(f"all dead {max(killer.lasted_seconds):.2f} s after a supervisor at most; "
+          f"up again in {max(killer.restarts_seconds):.1f} s at most")  # fmt: skip
     print(f"attempts: {_attempts(rows)}, {len(rows)} rows", flush=True)
 
     assert finished.code == 0, finished

@@ -17,7 +17,8 @@ import structlog
 
 log = structlog.get_logger()
 
-#: Runs a program that knows nothing of lifelines so that the kernel ends it with its parent.
+#: Runs a program so that the kernel ends it with its parent: one that knows nothing of lifelines,
+#: and a service that is still importing and can't listen to its own yet.
 _DIES_WITH_PARENT = """
 import ctypes, os, signal, sys
 parent = int(sys.argv[1])
@@ -70,8 +71,8 @@ class Child:
             os.set_blocking(self._ready_fd, False)
             fds = (self.lifeline, write_end)
             argv = (*argv, "--lifeline-fd", str(self.lifeline), "--ready-fd", str(write_end))
-        elif sys.platform == "linux":
-            # Elsewhere it may outlive a supervisor that is killed hard.
+        if sys.platform == "linux":
+            # Elsewhere only a service that has started dies with a supervisor that is killed hard.
             me = str(os.getpid())
             argv = (sys.executable, "-I", "-S", "-c", _DIES_WITH_PARENT, me, *argv)
         with self.log_path.open("ab") as sink:
