@@ -1,4 +1,4 @@
-"""A service dies with its supervisor also while it still starts, before it can see to that itself."""
+"""A service dies with its supervisor even while it still starts and can not see to that itself."""
 
 from __future__ import annotations
 

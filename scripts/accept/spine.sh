@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# What the spine must show, as a newcomer meets it: in a fresh clone, in an empty environment.
+# usage: spine.sh [short|long]. Uses the packages of .venv here, or of $OVERNIGHT_VENV.
+#   short (CI)  demo with fixed steps and one seed; demo beside busy loops; 40 kills; the proofs
+#   long        three demos by CPU-time, their median; all by the letter; about 15 minutes
+set -euo pipefail
+form=${1:-short}
+here=$(cd "$(dirname "$0")/../.." && pwd)
+venv=${OVERNIGHT_VENV:-$here/.venv}
+if [ ! -x "$venv/bin/python" ]; then
+    echo "spine: no environment in $venv; make one: make setup" >&2
+    exit 2
+fi
+work=$(mktemp -d "${TMPDIR:-/tmp}/spine-XXXXXX")
+clone=$work/overnight
+busy=()
+began=$SECONDS
+idle() { ((${#busy[@]} == 0)) || kill "${busy[@]}" 2>/dev/null || true; busy=(); }
+trap 'idle; rm -rf "$work"' EXIT
+lap() { printf -- '-- %s (%d s)\n' "$1" $((SECONDS - began)); }
+mkdir "$work/home"
+git clone -q "$here" "$clone"
+
+# Nothing of ours but a path, a home and a place for temporary files. The packages are those that
+# `make setup` installed; the code is the clone's.
+newcomer() {
+    (cd "$clone" && env -i PATH="$PATH" HOME="$work/home" TMPDIR="${TMPDIR:-/tmp}" \
+        PYTHONPATH="$clone/services" OVERNIGHT_STATE="$work/state" \
+        OVERNIGHT_DEVICE_LOCKS="$work/locks" "$@")
+}
+demo() { newcomer make -s -o "$venv/.installed" VENV="$venv" DEMO_ARGS="$*" demo; }
+gained() { # folder, name, percent
+    newcomer "$venv/bin/python" -m overnight.cli status --dir "$work/$1" --json |
+        "$venv/bin/python" "$clone/scripts/accept/checks/gain.py" "$2" "$3"
+    newcomer "$venv/bin/python" -m overnight.cli verify --dir "$work/$1" --json
+}
+proofs() { newcomer SPINE_FORM="$form" "$venv/bin/python" -m pytest -q -s -p no:cacheprovider "$@"; }
+
+if [ "$form" = long ]; then
+    for seed in 1 2 3; do
+        demo --seed "$seed" --dir "$work/demo$seed" --json >"$work/demo.out"
+        gained "demo$seed" "demo, seed $seed" 3
+    done
+else
+    demo --gate steps --experiments 4 --seed 1 --dir "$work/demo" --json >"$work/demo.out"
+    gained demo "demo" 3
+fi
+lap "demo"
+
+for _ in $(seq "$(nproc)"); do
+    (while :; do :; done) &
+    busy+=($!)
+done
+if [ "$form" = long ]; then
+    demo --dir "$work/busy" --json >"$work/demo.out"
+else
+    demo --experiments 3 --budget 3 --seed 1 --dir "$work/busy" --json >"$work/demo.out"
+fi
+idle
+gained busy "beside $(nproc) busy loops" 0.1
+lap "demo beside busy loops"
+
+proofs tests/faults/test_kills.py
+lap "40 kills"
+proofs tests/faults/test_nasty_children.py tests/faults/test_starting_services.py \
+    tests/e2e/test_attacker.py tests/e2e/test_users_repository.py tests/e2e/test_verify.py \
+    tests/e2e/test_metric_cases.py
+lap "spine: all shown"
