@@ -43,21 +43,7 @@ class LedgerWriter:
             LedgerError: a whole line is broken, or rows are missing at the end.
             InfrastructureError: the folder can't be written.
         """
-        try:
-            self._lock = os.open(
-                self._files.ledger_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-            )
-        except OSError as error:
-            raise InfrastructureError(f"{self._files.ledger_lock}: {error.strerror}") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = os.pread(self._lock, 20, 0).decode(errors="replace").strip()
-            os.close(self._lock)
-            self._lock = None
-            raise SessionHeldError(f"another recorder (pid {holder}) writes this ledger") from error
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+        self._lock = lock_ledger(self._files)
         self._heal_tail()
         for row in LedgerTail(self._files.ledger).poll():
             self.state.apply(row)
@@ -167,6 +153,28 @@ class LedgerWriter:
             os.replace(self._staged_head, self._files.head)
         except OSError as error:
             raise InfrastructureError(f"{self._files.head}: {error.strerror}") from error
+
+
+def lock_ledger(files: SessionFiles) -> int:
+    """Become the ledger's one writer, until the descriptor is closed.
+
+    Raises:
+        SessionHeldError: another process is; names its pid.
+        InfrastructureError: the folder can't be written.
+    """
+    try:
+        lock = os.open(files.ledger_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise InfrastructureError(f"{files.ledger_lock}: {error.strerror}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.pread(lock, 20, 0).decode(errors="replace").strip()
+        os.close(lock)
+        raise SessionHeldError(f"another recorder (pid {holder}) writes this ledger") from error
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock
 
 
 def _unterminated_tail(path: Path) -> bytes:
