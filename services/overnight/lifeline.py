@@ -12,6 +12,13 @@ from dataclasses import dataclass, field
 from threading import Event, Thread
 from types import FrameType
 
+import structlog
+
+from overnight import telemetry
+from overnight.contracts.errors import OvernightError
+
+log = structlog.get_logger()
+
 _PR_SET_PDEATHSIG = 1
 
 
@@ -67,3 +74,18 @@ def say_ready(ready_fd: int | None, **details: object) -> None:
         os.close(ready_fd)
     except OSError:
         return  # the supervisor is gone: the lifeline says so
+
+
+def run_service(
+    name: str, lifeline_fd: int | None, serve: Callable[[Lifeline], int], slot: str | None = None
+) -> int:
+    """A service's main: logs, signals and supervisor set up, our errors as exit codes."""
+    telemetry.configure(name if slot is None else f"{name}-{slot}")
+    life = Lifeline()
+    life.catch_signals()
+    die_with_parent(lifeline_fd)
+    try:
+        return serve(life)
+    except OvernightError as error:
+        log.error("service_failed", reason=str(error))
+        return error.exit_code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from overnight.contracts.errors import LedgerError
@@ -28,12 +29,17 @@ class LedgerTail:
         Raises:
             LedgerError: a terminated line is not the row that should stand there.
         """
+        return list(self.rows())
+
+    def rows(self) -> Iterator[Row]:
+        """As `poll`, a piece of the file at a time: for a long ledger. Take them all."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
-                return self._take(file.read())
+                while data := file.read(_CHUNK_BYTES):
+                    yield from self._take(data)
         except FileNotFoundError:
-            return []
+            return
 
     def _take(self, data: bytes) -> list[Row]:
         self._offset += len(data)

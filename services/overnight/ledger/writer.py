@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from overnight.contracts import wire
-from overnight.contracts.errors import InfrastructureError, LedgerError, SessionHeldError
+from overnight.contracts.errors import InfrastructureError, LedgerError
 from overnight.contracts.rows import Head, Row
 from overnight.contracts.status import RowKind
 from overnight.ledger.chain import link, to_line
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import SessionState
 from overnight.ledger.head import head_problem, read_head
+from overnight.ledger.lock import hold
 from overnight.ledger.reader import LedgerTail
 from overnight.ledger.stamp import utc_label
 
@@ -162,19 +162,7 @@ def lock_ledger(files: SessionFiles) -> int:
         SessionHeldError: another process is; names its pid.
         InfrastructureError: the folder can't be written.
     """
-    try:
-        lock = os.open(files.ledger_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise InfrastructureError(f"{files.ledger_lock}: {error.strerror}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        holder = os.pread(lock, 20, 0).decode(errors="replace").strip()
-        os.close(lock)
-        raise SessionHeldError(f"another recorder (pid {holder}) writes this ledger") from error
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-    return lock
+    return hold(files.ledger_lock, lambda pid: f"another recorder (pid {pid}) writes this ledger")
 
 
 def _unterminated_tail(path: Path) -> bytes:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
 import os
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import structlog
 
-from overnight import lifeline, telemetry
+from overnight import lifeline
 from overnight.configuration import (
     OrchestratorSettings,
     candidate_env,
@@ -23,7 +23,6 @@ from overnight.contracts import wire
 from overnight.contracts.errors import (
     InfrastructureError,
     LedgerError,
-    OvernightError,
     SessionHeldError,
     WireError,
 )
@@ -36,6 +35,7 @@ from overnight.jobqueue.lease import Leases
 from overnight.jobqueue.stream import LedgerSender
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.identity import read_identity
+from overnight.ledger.lock import hold
 from overnight.ledger.reader import LedgerTail
 from overnight.orchestrator.jobs import Launch
 from overnight.orchestrator.planning import Bounds
@@ -57,15 +57,7 @@ BACKOFF_SECONDS = (0.1, 0.3, 1.0, 2.0)
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until the session's run is over. Exit 0, 1 when the baseline failed, 3 on our faults."""
     options = _parse(argv)
-    telemetry.configure("orchestrator")
-    life = lifeline.Lifeline()
-    life.catch_signals()
-    lifeline.die_with_parent(options.lifeline_fd)
-    try:
-        return _serve(options, life)
-    except OvernightError as error:
-        log.error("orchestrator_failed", reason=str(error))
-        return error.exit_code
+    return lifeline.run_service("orchestrator", options.lifeline_fd, partial(_serve, options))
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -87,13 +79,10 @@ def read_opening(files: SessionFiles) -> Opening:
 
 
 def _lock(files: SessionFiles) -> int:
-    fd = os.open(files.orchestrator_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(fd)
-        raise SessionHeldError("another orchestrator runs for this session") from error
-    return fd
+    return hold(
+        files.orchestrator_lock,
+        lambda pid: f"another orchestrator (pid {pid}) runs for this session",
+    )
 
 
 def _build(options: argparse.Namespace, files: SessionFiles, opening: Opening) -> Orchestrator:

@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -13,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from overnight import lifeline, telemetry
 from overnight.configuration import RecorderSettings, load_settings, process_environ
-from overnight.contracts.errors import InfrastructureError, OvernightError
+from overnight.contracts.errors import InfrastructureError
 from overnight.contracts.rows import Ack, Row
 from overnight.contracts.status import RowKind
 from overnight.jobqueue.connection import connect
@@ -37,15 +38,7 @@ RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)  #: when disk or Redis refuse; the las
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or until the supervisor is gone. Returns the exit code."""
     options = _parse(argv)
-    telemetry.configure("recorder")
-    life = lifeline.Lifeline()
-    life.catch_signals()
-    lifeline.die_with_parent(options.lifeline_fd)
-    try:
-        return _serve(options, life)
-    except OvernightError as error:
-        log.error("recorder_failed", reason=str(error))
-        return error.exit_code
+    return lifeline.run_service("recorder", options.lifeline_fd, partial(_serve, options))
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:

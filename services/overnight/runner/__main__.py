@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from threading import Thread
 
@@ -34,15 +35,9 @@ log = structlog.get_logger()
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or until the supervisor is gone. Returns the exit code."""
     options = _parse(argv)
-    telemetry.configure("runner", slot=options.slot)
-    life = lifeline.Lifeline()
-    life.catch_signals()
-    lifeline.die_with_parent(options.lifeline_fd)
-    try:
-        return _serve(options, life)
-    except OvernightError as error:
-        log.error("runner_failed", reason=str(error))
-        return error.exit_code
+    return lifeline.run_service(
+        "runner", options.lifeline_fd, partial(_serve, options), slot=options.slot
+    )
 
 
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -15,20 +15,22 @@ from overnight.configuration import (
     ResolvedLoop,
     changed_track_keys,
     config_digest,
+    redis_source,
     resolve_command,
     resolve_loop,
     track_digest,
 )
 from overnight.contracts import wire
-from overnight.contracts.errors import InfrastructureError, SessionHeldError, UsageError
+from overnight.contracts.errors import InfrastructureError, UsageError
 from overnight.contracts.loop import LoopConfig
 from overnight.contracts.rows import Opening, SessionOpened
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import SessionState
 from overnight.ledger.identity import Identity, read_identity
+from overnight.ledger.lock import hold
 from overnight.orchestrator.policy import POLICY_VERSION
 from overnight.sessions.locate import read_state, sessions_beside
-from overnight.sessions.preflight import check_sources
+from overnight.sessions.preflight import check_plugins, check_sources
 from overnight.snapshots import branches
 from overnight.snapshots.manifest import Entry, tree_digest
 from overnight.snapshots.root import prepare_root
@@ -75,15 +77,19 @@ def open_session(request: Request) -> Opened:
     Raises:
         UsageError: bindings, repository or tag are not right; names the fix. Nothing was written.
         SessionHeldError: another process runs this session; names its pid.
+        InfrastructureError: no Redis, or a disk that is full. Nothing half-written stays.
     """
     resolved = resolve_loop(
         request.repo, flags=request.flags, environ=request.environ, track=request.track
     )
+    check_plugins(resolved.config)
     files = SessionFiles(_root_for(resolved.session_root, request.tag))
     exists = files.identity.is_file()
     if not exists:
         check_sources(resolved.repo, resolved.config.editable_files)
     command = resolve_command(resolved.repo, resolved.config, request.environ)
+    redis_source(request.environ)  # before anything is written
+    fresh = not os.path.lexists(files.root)
     prepare_root(files.root, resolved.repo)
     lock = lock_session(files)
     try:
@@ -93,6 +99,8 @@ def open_session(request: Request) -> Opened:
             return _resume(files, lock, launch, request.description)
         return _open_new(files, lock, launch, request, moved)
     except BaseException:
+        if fresh and not files.identity.is_file():
+            shutil.rmtree(files.root, ignore_errors=True)  # no half-written session stays
         os.close(lock)
         raise
 
@@ -138,22 +146,13 @@ def lock_session(files: SessionFiles) -> int:
         SessionHeldError: names the pid of the holder.
         InfrastructureError: the folder can't be written.
     """
-    try:
-        fd = os.open(files.session_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise InfrastructureError(f"{files.session_lock}: {error.strerror}") from error
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        holder = os.pread(fd, 20, 0).decode(errors="replace").strip() or "unknown"
-        os.close(fd)
-        raise SessionHeldError(
-            f"session {files.root} is running already (pid {holder}): "
+    return hold(
+        files.session_lock,
+        lambda pid: (
+            f"session {files.root} is running already (pid {pid}): "
             "watch it with `overnight watch`, end it with `overnight stop`"
-        ) from error
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-    return fd
+        ),
+    )
 
 
 def _make_room(files: SessionFiles, lock: int, repo: Path) -> tuple[SessionFiles, int, str | None]:
