@@ -167,13 +167,23 @@ def digest(tree: Path) -> str:
 
 
 def traces(root: Path) -> set[str]:
-    """All that sandboxes may leave on this host: folders, mounts, control groups."""
-    found = {str(path) for path in root.rglob("*") if "logs-" not in str(path)}
-    found |= set(Path("/proc/self/mountinfo").read_text().splitlines())
-    for folder, _, _ in os.walk("/sys/fs/cgroup"):
-        if "overnight" in folder:
-            found.add(folder)
-    return {name for name in found if not name.endswith(".lock")}
+    """All that sandboxes may leave below *root* but logs and locks: folders, files, mounts."""
+    found = {str(path) for path in root.rglob("*") if path.suffix != ".lock"}
+    found = {name for name in found if "/logs-" not in name and "/snapshot-" not in name}
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    return found | {line for line in mounts if str(root) in line}
+
+
+def groups(marker: str) -> set[Path]:
+    """The control groups made for the processes that carry *marker*, while they live."""
+    found = set()
+    for pid in alive(marker):
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+                _, controllers, path = line.split(":", 2)
+                if "overnight-" in path:
+                    found.add(Path("/sys/fs/cgroup") / controllers / path.lstrip("/"))
+    return found
 
 
 class Listener:

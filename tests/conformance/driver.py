@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,25 @@ def spec_text(spec: SandboxSpec) -> str:
     names = ("sandbox_id", "labels", "command", "env", "frozen", "scratch", "log_path",
              "interpreter")  # fmt: skip
     return json.dumps({name: getattr(spec, name) for name in names}, default=str)
+
+
+def begin(
+    options: dict[str, Any], spec: SandboxSpec, tree: Path, wall: float
+) -> subprocess.Popen[bytes]:
+    """A driver that prints what its sandbox prints."""
+    words = [json.dumps(options), spec_text(spec), str(tree), str(wall)]
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.conformance.driver", *words], stdout=subprocess.PIPE
+    )
+
+
+def end(driver: subprocess.Popen[bytes]) -> None:
+    """The driver alone; what it started must end by itself."""
+    if driver.poll() is None:
+        driver.kill()
+        driver.wait()
+    if driver.stdout is not None:
+        driver.stdout.close()
 
 
 def main() -> None:

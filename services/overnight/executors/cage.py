@@ -40,7 +40,11 @@ class Cage(Protocol):
         """Descriptors that become readable at the end: empty when all have."""
         ...
 
-    def open(self, wall_seconds: float) -> CpuMeter:
+    def meter(self) -> CpuMeter:
+        """Counts from now on, when the command stands at the gate."""
+        ...
+
+    def open(self, wall_seconds: float) -> None:
         """Let the command run, with the second timer armed."""
         ...
 

@@ -75,7 +75,11 @@ class BareCage:
         """The guardian alone writes here: it is readable when all is over."""
         return (self._status,)
 
-    def open(self, wall_seconds: float) -> cpu.CpuMeter:
+    def meter(self) -> cpu.CpuMeter:
+        """From the process table."""
+        return cpu.ProcMeter(self.members)
+
+    def open(self, wall_seconds: float) -> None:
         """Give the guardian its order."""
         limits = {
             "RLIMIT_CORE": 0,
@@ -93,7 +97,6 @@ class BareCage:
         with self._lock, contextlib.suppress(BrokenPipeError):
             while line and self._gate >= 0:  # else killed before
                 line = line[os.write(self._gate, line) :]
-        return cpu.ProcMeter(self.members)
 
     def kill(self) -> None:
         """Let go of the lifeline: the guardian ends all and then itself."""

@@ -100,22 +100,22 @@ class NamespaceCage:
         """Bubblewrap itself, and the first process inside: the kernel ends that one last."""
         return self._outer, self._first
 
-    def open(self, wall_seconds: float) -> cpu.CpuMeter:
-        """Let the command run, with the second timer armed."""
-        meter: cpu.CpuMeter
+    def meter(self) -> cpu.CpuMeter:
+        """The best that this host has; counts from now on."""
         if self._group is not None and self._group.cpu_seconds() is not None:
-            meter = cpu.CgroupMeter(self._group)
-        elif self._perf is not None:
+            return cpu.CgroupMeter(self._group)
+        if self._perf is not None:
             self._perf.restart()
-            meter = self._perf
-        else:
-            meter = cpu.ProcMeter(self.members)
+            return self._perf
+        return cpu.ProcMeter(self.members)
+
+    def open(self, wall_seconds: float) -> None:
+        """Let the command run, with the second timer armed."""
         if self._gate is None:
             raise RuntimeError("open before launch")
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # killed before
             self._gate.sendall(f"{wall_seconds + SECOND_TIMER_SECONDS:.3f}\n".encode())
         self._gate.close()
-        return meter
 
     def kill(self) -> None:
         """SIGKILL the namespace's first process: the kernel then kills all others in it."""

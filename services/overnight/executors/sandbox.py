@@ -80,10 +80,10 @@ class LocalSandbox:
         with unavailable(f"cannot write {self._spec.log_path}"):
             output = BoundedLog(self._spec.log_path, limits.log_head_bytes, limits.log_tail_bytes)
         try:
-            if self._switch.pressed_at is not None:
-                self._cage.kill()  # then nothing waits at the gate any more
+            meter = self._cage.meter()
             started = time.monotonic()
-            meter = self._cage.open(deadline.wall_seconds)
+            if self._switch.pressed_at is None:
+                self._cage.open(deadline.wall_seconds)
             seen = Supervision(
                 cage=self._cage,
                 pump=Pump(*self._cage.streams(), output, on_output),
