@@ -61,7 +61,10 @@ class JsonView:
         """The last line."""
         head = self._head
         assert head is not None
-        self._line(**status_object(head.files, head.tag, state, self._endpoints))
+        if self._out.dropped:
+            self._out.write_last(as_json({"event": "dropped", "lines": self._out.dropped}) + "\n")
+        last = status_object(head.files, head.tag, state, self._endpoints)
+        self._out.write_last(as_json(last) + "\n")
 
     def close(self) -> None:
         """Wait until the reader has all."""

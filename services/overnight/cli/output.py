@@ -30,6 +30,7 @@ class Outlet:
 
     def __init__(self) -> None:
         self.lost = False
+        self.dropped = 0  #: texts that a stalled reader never got
         self._lines: queue.Queue[str | None] = queue.Queue(QUEUE_LINES)
         self._thread = Thread(target=self._work, name="outlet", daemon=True)
         self._thread.start()
@@ -40,8 +41,13 @@ class Outlet:
             try:
                 self._lines.put_nowait(text)
             except queue.Full:
-                return 0
+                self.dropped += 1
         return len(text)
+
+    def write_last(self, text: str) -> None:
+        """Hand *text* over, waiting for the reader if need be: for when nothing runs any more."""
+        if not self.lost:
+            self._lines.put(text)
 
     @property
     def idle(self) -> bool:

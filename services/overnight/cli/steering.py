@@ -61,12 +61,14 @@ def _ask(
     wait: float | None = None,
 ) -> None:
     from overnight.cli.services import quiet
-    from overnight.sessions.stack import ask, require_stack, wait_until_gone
+    from overnight.sessions.stack import ask, read_stack, require_stack, wait_until_gone
 
     quiet()
     found = session(directory, tag)
     stack = require_stack(found.files)
-    seq = ask(stack.redis_url, found.sid, action, why=why)
+    seq = ask(
+        stack.redis_url, found.sid, action, why=why, stop=lambda: read_stack(found.files) is None
+    )
     if wait is not None:
         wait_until_gone(found.files, wait)
     if as_json:

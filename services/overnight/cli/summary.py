@@ -105,11 +105,16 @@ def _best(ending: Ending) -> list[str]:
     ideas = sum(1 for e in state.experiments.values() if e.id != 1 and e.decision is not None)
     kept = ", ".join(words.knob(e.proposed.hypothesis) for e in path[-_KNOBS_SHOWN:])
     more = "... " if len(path) > _KNOBS_SHOWN else ""
-    others = {name: count for name, count in _counts(state).items() if name != Status.KEEP.value}
-    tail = f"; {words.in_counts(others)}" if any(others.values()) else ""
+    others = _counts(state) | {Status.KEEP.value: 0}
+    overtaken = (
+        sum(1 for e in state.experiments.values() if e.status is Status.KEEP) - 1 - len(path)
+    )
+    told = [f"{len(path)} of {ideas} ideas"]
+    told += [f"{overtaken} kept and overtaken"] if overtaken else []
+    told += [words.in_counts(others)] if any(others.values()) else []
     return [
         f"  best      {state.incumbent:03d}   {metric.name} {words.number(best)}{better}",
-        f"  kept      {more}{kept or 'nothing'}: {len(path)} of {ideas} ideas{tail}",
+        f"  kept      {more}{kept or 'nothing'}: {', '.join(told)}",
     ]
 
 

@@ -27,7 +27,7 @@ def follow(found: Found, *, as_json: bool) -> int:
     tail = LedgerTail(found.files.ledger)
     state = SessionState()
     past: list[Row] = []
-    for row in tail.poll():
+    for row in tail.rows():
         state.apply(row)
         if row.kind is RowKind.DECISION:
             past = [*past[1 - SHOWN_ROWS :], row]
@@ -51,7 +51,7 @@ def follow(found: Found, *, as_json: bool) -> int:
 def _watch(found: Found, tail: LedgerTail, state: SessionState, view: View) -> int:
     while True:
         stack = read_stack(found.files)  # before reading: what it wrote last is seen then
-        for row in tail.poll():
+        for row in tail.rows():
             state.apply(row)
             view.row(row, state)
         if stack is None or state.closed is not None:

@@ -155,7 +155,7 @@ def wait_decided(files: SessionFiles, which: int, *, timeout_seconds: float) -> 
     tail, state = LedgerTail(files.ledger), SessionState()
     while True:
         runs = read_stack(files) is not None  # before reading: what it wrote last is seen then
-        for row in tail.poll():
+        for row in tail.rows():
             state.apply(row)
         experiment = state.experiments.get(which)
         if experiment is not None and experiment.decision is not None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from overnight.contracts.errors import UsageError
+from overnight.configuration import LOOP_FILE, load_yaml
+from overnight.contracts.errors import ConfigError, UsageError
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import SessionState
 from overnight.ledger.identity import read_identity
@@ -39,7 +41,7 @@ def find_session(directory: Path, tag: str | None = None) -> Found:
     Raises:
         UsageError: there is none; names the fix.
     """
-    for root in (directory, directory / "sandbox"):
+    for root in _roots(directory):
         candidates = sessions_beside(root)
         if tag is not None:
             candidates = [c for c in candidates if c.tag == tag]
@@ -51,9 +53,23 @@ def find_session(directory: Path, tag: str | None = None) -> Found:
     raise UsageError(f"no {wanted} in {directory}: start one with `overnight run`, or give --dir")
 
 
+def _roots(directory: Path) -> list[Path]:
+    """Where a session may lie: right there, where the bindings say, or in the default place."""
+    roots = [directory]
+    bindings = directory / LOOP_FILE
+    if bindings.is_file():
+        try:
+            named = load_yaml(bindings, LOOP_FILE).get("sandbox_root")
+        except ConfigError:
+            named = None  # broken bindings are no reason not to look at results
+        if isinstance(named, str):
+            roots.append(Path(os.path.normpath(directory / named)))
+    return [*roots, directory / "sandbox"]
+
+
 def read_state(files: SessionFiles) -> SessionState:
     """The whole ledger folded. Raises LedgerError when a line of it is broken."""
     state = SessionState()
-    for row in LedgerTail(files.ledger).poll():
+    for row in LedgerTail(files.ledger).rows():
         state.apply(row)
     return state

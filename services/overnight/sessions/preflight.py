@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from overnight.contracts.errors import UsageError
+from overnight.contracts.loop import LoopConfig
+from overnight.plugins import EXECUTORS, PROPOSERS, available, load
 
 
 def check_sources(repo: Path, editable: Sequence[str]) -> None:
@@ -25,3 +27,16 @@ def check_sources(repo: Path, editable: Sequence[str]) -> None:
             raise UsageError(f"{where}: syntax error ({error.msg}): fix it first") from error
         except ValueError as error:
             raise UsageError(f"{path}: not Python source ({error}): fix it first") from error
+
+
+def check_plugins(config: LoopConfig) -> None:
+    """The proposer and the executors exist. Their modules are not imported.
+
+    Raises:
+        ConfigError: one does not; names those that do.
+    """
+    wanted = [(PROPOSERS, config.proposer.name)]
+    wanted += [(EXECUTORS, pool.executor) for pool in config.pools.values()]
+    for group, name in wanted:
+        if name not in available(group):
+            load(group, name)  # says what is wrong

@@ -17,8 +17,6 @@ from overnight.contracts import wire
 from overnight.contracts.errors import InfrastructureError, UsageError
 from overnight.contracts.rows import Control, LedgerMessage
 from overnight.contracts.status import ControlAction, RowKind
-from overnight.jobqueue.connection import connect
-from overnight.jobqueue.stream import LedgerSender
 from overnight.ledger.files import SessionFiles
 
 ACK_SECONDS = 10.0  #: how long a verb waits for the recorder
@@ -112,6 +110,10 @@ def ask(
         UsageError: refused, e.g. resume of a session that runs; says why.
         InfrastructureError: not acked in time.
     """
+    # Here and not at the top: most verbs only read, and must start fast.
+    from overnight.jobqueue.connection import connect
+    from overnight.jobqueue.stream import LedgerSender
+
     control = Control(action=action, by=by, why=why[:500])
     message = LedgerMessage(
         key=f"control:{secrets.token_hex(8)}", kind=RowKind.CONTROL, body=wire.dump(control)
