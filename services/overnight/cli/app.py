@@ -52,6 +52,7 @@ def build() -> typer.Typer:
     app.callback(help=HELP)(_main)
     for verb in VERBS:
         app.command()(verb)
+    app.add_typer(truth.ledger, name="ledger")
     for name in services.NAMES:
         app.command(name, help=f"The service itself: `overnight {name} --help`.")(_passed_through)
     return app

@@ -1,4 +1,4 @@
-"""verify: is the history whole, and does every decision follow from it?"""
+"""verify and ledger repair: is the history whole, and what to do when it is not."""
 
 from __future__ import annotations
 
@@ -22,3 +22,32 @@ def verify(tag: Tag = None, directory: Dir = HERE, as_json: AsJson = False) -> N
         output.say(f"ledger {found.rows} rows, {verdict}")
     if not found.ok:
         raise typer.Exit(1)
+
+
+ledger = typer.Typer(help="The ledger's own verbs.", no_args_is_help=True)
+
+
+@ledger.command()
+def repair(tag: Tag = None, directory: Dir = HERE, as_json: AsJson = False) -> None:
+    """Go on from the last whole row; the original is kept in quarantine/."""
+    from overnight.recorder.repair import repair as mend
+
+    found = session(directory, tag)
+    done = mend(found.files, found.sid)
+    if as_json:
+        output.emit(
+            {
+                "repaired": done.needed,
+                "rows": done.kept_rows,
+                "dropped_lines": done.dropped_lines,
+                "reason": done.reason,
+                "quarantine": str(done.quarantine) if done.quarantine else None,
+            }
+        )
+    elif not done.needed:
+        output.say(f"ledger {done.kept_rows} rows, nothing to repair")
+    else:
+        output.say(f"{output.safe(done.reason, 500)}: {done.dropped_lines} lines left the ledger")
+        output.say(
+            f"the original is {output.safe(str(done.quarantine), 500)}; what is gone runs again"
+        )
