@@ -62,7 +62,9 @@ lap "demo beside busy loops"
 
 proofs tests/faults/test_kills.py
 lap "40 kills"
-proofs tests/faults/test_nasty_children.py tests/faults/test_starting_services.py \
+some=()
+[ "$form" = long ] || some=(-k "not unlocked")
+proofs "${some[@]}" tests/faults/test_nasty_children.py tests/faults/test_starting_services.py \
     tests/e2e/test_attacker.py tests/e2e/test_users_repository.py tests/e2e/test_verify.py \
     tests/e2e/test_metric_cases.py
 lap "spine: all shown"

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ import yaml
 from tests.e2e import procs
 
 CGROUPS = Path("/sys/fs/cgroup")
+RECORDS = Path(f"/tmp/overnight-locks-{os.geteuid()}")  #: the same for all sessions of a user
 
 #: Four knobs for a proposer; how long it sleeps is frozen.
 TRAIN = """\
@@ -102,6 +104,7 @@ class Stage:
     folder: Path
     mark: str = field(default_factory=lambda: f"mark-{os.urandom(8).hex()}")
     environment: dict[str, str] = field(default_factory=dict)
+    sandboxes: set[str] = field(default_factory=set)  #: names of their control groups, as seen
     _plays: int = 0
 
     @property
@@ -116,7 +119,7 @@ class Stage:
 
     @property
     def locks(self) -> Path:
-        """Device locks and the executor's records, this stage's own."""
+        """Device locks, this stage's own: it waits for no other session's processors."""
         return self.folder / "locks"
 
     def write(self, files: Mapping[str, str]) -> None:
@@ -154,6 +157,7 @@ class Stage:
                 self._argv(words), env=self._env(), cwd=self.folder,
                 stdin=subprocess.DEVNULL, stdout=out, stderr=err,
             )  # fmt: skip
+        Thread(target=self._watch_sandboxes, args=(process,), daemon=True).start()
         return Play(process, output, errors)
 
     def run(self, candidates: int, *words: str, seconds: float = 120) -> Finished:
@@ -196,23 +200,50 @@ class Stage:
         """Live candidates themselves, without what holds them."""
         return [p for p in self.candidates() if p.argv[1:3] == ["train.py", self.mark]]
 
-    def check_nothing_is_left(self, groups_before: set[str], seconds: float = 3.0) -> None:
+    def check_nothing_is_left(self, seconds: float = 3.0) -> None:
         """No process, mount, control group, sandbox record or socket folder of the session."""
         procs.wait_until(lambda: not self.alive(), seconds, "no process is left", 0.1)
         mounts = Path("/proc/self/mountinfo").read_text()
         assert str(self.folder) not in mounts, "a mount is left"
+        assert self._records() == [], "the executor still has records of sandboxes"
         assert [p.name for p in self.locks.iterdir() if not p.name.endswith(".lock")] == []
         state = self.folder / "state"
-        assert not state.exists() or os.listdir(state) == []
-        procs.wait_until(
-            lambda: not _empty_groups(groups_before), seconds, "no control group is left", 0.2
-        )
+        assert not state.exists(), "a socket folder is left"
+        assert self.sandboxes, "no sandbox was seen"
+        procs.wait_until(lambda: not self._groups(), seconds, "no control group is left", 0.2)
 
     def close(self) -> None:
         """End what is left of it, and remove the folder."""
         for process in self.alive():
             process.kill()
+        for group in self._groups():
+            with contextlib.suppress(OSError):
+                os.rmdir(group)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _watch_sandboxes(self, process: subprocess.Popen[bytes]) -> None:
+        """Note every sandbox's name while there is a record of it: others have such groups too."""
+        while process.returncode is None:
+            self.sandboxes |= {p.stem.replace("sandbox-", "overnight-") for p in self._records()}
+            time.sleep(0.02)
+
+    def _records(self) -> list[Path]:
+        """The executor's records of this session's sandboxes; they lie with those of others."""
+        found = []
+        for path in RECORDS.glob("sandbox-*.json"):
+            with contextlib.suppress(OSError):
+                if str(self.root) in path.read_text(errors="replace"):
+                    found.append(path)
+        return found
+
+    def _groups(self) -> list[str]:
+        """Control groups of this session's sandboxes."""
+        return [
+            os.path.join(folder, name)
+            for folder, names, _ in os.walk(CGROUPS)
+            for name in names
+            if name in self.sandboxes
+        ]
 
     def _argv(self, words: tuple[str, ...]) -> list[str]:
         return [sys.executable, "-m", "overnight.cli", *words]
@@ -229,24 +260,6 @@ class Stage:
             "OVERNIGHT_DEVICE_LOCKS": str(self.locks),
             **self.environment,
         }
-
-
-def groups() -> set[str]:
-    """Control groups of sandboxes on this host, others' too."""
-    found: set[str] = set()
-    for folder, names, _ in os.walk(CGROUPS):
-        found |= {os.path.join(folder, name) for name in names if name.startswith("overnight-")}
-    return found
-
-
-def _empty_groups(before: set[str]) -> list[str]:
-    """New groups with no process: another session's live sandbox is not ours to judge."""
-    empty = []
-    for group in groups() - before:
-        with contextlib.suppress(OSError):
-            if not Path(group, "cgroup.procs").read_text().strip():
-                empty.append(group)
-    return empty
 
 
 @pytest.fixture

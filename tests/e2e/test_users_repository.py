@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e import truth
-from tests.e2e.stage import PACE, TRAIN, Stage, groups
+from tests.e2e.stage import PACE, TRAIN, Stage
 
 HOOKS = ("pre-commit", "commit-msg", "prepare-commit-msg", "post-commit", "post-checkout",
          "reference-transaction", "update", "post-index-change", "pre-auto-gc")  # fmt: skip
@@ -112,7 +112,6 @@ def _refs(repo: Path) -> dict[str, str]:
 def test_nothing_of_the_user_changes(
     stage: Stage, strategy: str, dirty: bool, locked: bool
 ) -> None:
-    before_us = groups()
     _make(stage, dirty=dirty, locked=locked)
     stage.bind(iter_strategy=strategy)
     before, refs, shown = _fingerprint(stage.repo), _refs(stage.repo), _status(stage.repo)
@@ -144,7 +143,7 @@ def test_nothing_of_the_user_changes(
         assert _git(stage.repo, "log", "-1", "--format=%s", proposed[best]["commit"]).startswith(
             "exp: "
         )
-    stage.check_nothing_is_left(before_us)
+    stage.check_nothing_is_left()
 
 
 def _status(repo: Path) -> str:

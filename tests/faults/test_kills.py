@@ -14,7 +14,6 @@ from collections import Counter
 from dataclasses import dataclass
 
 import pytest
-from tests.e2e import stage as stages
 from tests.e2e import truth
 from tests.e2e.stage import Stage
 from tests.faults.killing import Killer
@@ -52,7 +51,6 @@ def test_a_session_survives_kills_at_random_instants(stage: Stage) -> None:
     rng = random.Random(seed)
     stage.environment = {"OVERNIGHT_ORCHESTRATOR_MAX_ATTEMPTS": "100", **form.clocks}
     stage.toy(form.train_seconds, env={"STAGE_MARK": stage.mark})
-    groups = stages.groups()
     began = time.monotonic()
     plan = [kind for kind in KINDS for _ in range(form.at_least)]
     plan += rng.choices(KINDS, weights=(3, 3, 3, 1), k=form.kills - len(plan))
@@ -89,7 +87,7 @@ def test_a_session_survives_kills_at_random_instants(stage: Stage) -> None:
     assert sum(killer.histogram.values()) - killer.histogram[
         "redis", "itself, to take it down"
     ] == (form.kills)
-    stage.check_nothing_is_left(groups)
+    stage.check_nothing_is_left()
 
 
 def _attempts(rows: list[truth.Row]) -> dict[int, int]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Callable
@@ -72,15 +74,28 @@ def fresh_socket_folder(base: Path, sid: str) -> Path:
         InfrastructureError: *base* can't be made, or is another user's.
     """
     try:
-        base.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = base.lstat()
-        if base.is_symlink() or not base.is_dir() or status.st_uid != os.geteuid():
-            raise InfrastructureError(f"{base} belongs to somebody else: set OVERNIGHT_STATE")
         for left in base.glob(f"{sid}-*"):
             shutil.rmtree(left, ignore_errors=True)
-        return Path(tempfile.mkdtemp(prefix=f"{sid}-", dir=base))
+        while True:
+            base.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                status = base.lstat()
+                if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+                    raise InfrastructureError(
+                        f"{base} belongs to somebody else: set OVERNIGHT_STATE"
+                    )
+                return Path(tempfile.mkdtemp(prefix=f"{sid}-", dir=base))
+            except FileNotFoundError:
+                continue  # another session, the last one there, has just removed it
     except OSError as error:
         raise InfrastructureError(f"{base}: {error.strerror}") from error
+
+
+def remove_socket_folder(folder: Path) -> None:
+    """Remove a stack's folder, and the place where it lay when nothing else is there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        folder.parent.rmdir()
 
 
 def wait_until_gone(files: SessionFiles, timeout_seconds: float) -> None:

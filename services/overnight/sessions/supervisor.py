@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import time
@@ -29,7 +28,7 @@ from overnight.ledger.fold import RunState, SessionState
 from overnight.ledger.reader import LedgerTail
 from overnight.sessions.children import Child, ChildSpec
 from overnight.sessions.opening import Opened
-from overnight.sessions.stack import Stack, ask, fresh_socket_folder
+from overnight.sessions.stack import Stack, ask, fresh_socket_folder, remove_socket_folder
 
 log = structlog.get_logger()
 
@@ -259,7 +258,7 @@ class Supervisor:
             self._reap(names, grace)
         self._files.stack.unlink(missing_ok=True)
         if self._socket_dir is not None:
-            shutil.rmtree(self._socket_dir, ignore_errors=True)
+            remove_socket_folder(self._socket_dir)
 
     def _reap(self, names: list[str], grace: float) -> None:
         deadline = time.monotonic() + grace

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from overnight.contracts.errors import InfrastructureError
-from overnight.sessions.stack import fresh_socket_folder
+from overnight.sessions.stack import fresh_socket_folder, remove_socket_folder
 
 SID, OTHER = "0123456789ab", "ba9876543210"
 
@@ -35,3 +35,13 @@ def test_a_folder_that_somebody_else_put_there_is_refused(tmp_path: Path) -> Non
         fresh_socket_folder(tmp_path / "state", SID)
 
     assert os.listdir(tmp_path / "real") == []
+
+
+def test_the_last_one_leaves_nothing_behind(tmp_path: Path) -> None:
+    base = tmp_path / "state"
+    one, other = fresh_socket_folder(base, SID), fresh_socket_folder(base, OTHER)
+
+    remove_socket_folder(one)
+    assert list(base.iterdir()) == [other]
+    remove_socket_folder(other)
+    assert list(tmp_path.iterdir()) == []
