@@ -1,0 +1,118 @@
+"""The entry point: fast, one line an error, the contract's exit codes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from overnight.cli import experiment, services
+from overnight.cli.__main__ import main
+from overnight.contracts.errors import InfrastructureError, LedgerError, UsageError
+
+HEAVY = ("optuna", "libcst", "rq", "redis", "pydantic", "prometheus_client", "structlog", "yaml")
+READS_ONLY = ("optuna", "libcst", "rq", "redis", "prometheus_client", "git")
+
+
+def modules_after(code: str) -> set[str]:
+    script = f"import sys\n{code}\nprint('\\n'.join(sys.modules), file=sys.stderr)"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(ran.stderr.split())
+
+
+def test_help_imports_nothing_that_it_does_not_need() -> None:
+    loaded = modules_after("from overnight.cli.__main__ import main; main(['--help'])")
+
+    assert "typer" in loaded
+    assert not loaded & set(HEAVY)
+
+
+def test_reading_verbs_import_no_redis_no_proposer_no_git(tmp_path: Path) -> None:
+    verbs = [["status"], ["results"], ["show", "1"], ["verify"], ["wait", "1"]]
+    calls = "\n".join(f"main({[*verb, '--dir', str(tmp_path)]})" for verb in verbs)
+    loaded = modules_after(f"from overnight.cli.__main__ import main\n{calls}".replace("'", '"'))
+
+    assert not loaded & set(READS_ONLY)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(UsageError("no"), 2), (InfrastructureError("no"), 3), (LedgerError("no"), 3)],
+)
+def test_each_error_has_its_exit_code_and_one_line(
+    error: Exception,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def raising(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(experiment, "session", raising)
+
+    assert main(["results"]) == code
+    assert capsys.readouterr() == ("", "overnight: no\n")
+
+
+def test_an_interrupt_is_130_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(experiment, "session", interrupted)
+
+    assert main(["results"]) == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["nope"], ["show"], ["run", "--max", "x"], ["--nope"]])
+def test_wrong_words_are_exit_2_and_point_to_the_help(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+
+    assert out == ""
+    assert err.startswith("overnight: ")
+    assert err.count("\n") == 1
+    assert "--help" in err
+
+
+def test_without_a_verb_the_help_is_shown_and_it_is_exit_2(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main([]) == 2
+    out, err = capsys.readouterr()
+
+    assert "Usage: overnight" in out + err
+
+
+def test_services_get_all_arguments_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(services, "run", lambda name, argv: seen.append((name, argv)) or 7)
+
+    assert main(["runner", "--dir", "x", "--help", "--", "-5"]) == 7
+    assert seen == [("runner", ["--dir", "x", "--help", "--", "-5"])]
+
+
+@pytest.mark.parametrize("verb", ["orchestrator", "runner", "recorder"])
+def test_every_service_is_a_verb(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([verb, "--help"])
+
+    assert ended.value.code == 0
+    assert f"overnight {verb}" in capsys.readouterr().out
+
+
+def test_the_verbs_of_this_version_are_all_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    listed = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()}
+
+    assert listed >= {
+        "demo", "init", "run", "status", "watch", "results", "show", "diff", "log", "stop",
+        "pause", "resume", "drain", "wait", "verify", "up", "down", "orchestrator", "runner",
+        "recorder",
+    }  # fmt: skip

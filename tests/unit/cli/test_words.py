@@ -1,0 +1,131 @@
+"""Experiments and sessions in words and columns."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overnight.cli import places, words
+from overnight.contracts.experiment import Decision, ExperimentResult
+from overnight.contracts.rows import Proposed
+from overnight.contracts.status import Role, Status
+from overnight.ledger.fold import ExperimentState, SessionState
+
+#: Controls, separators, what reorders text, what can't be written.
+UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def experiment(hypothesis: str = "LR 1 -> 2: why", **result: object) -> ExperimentState:
+    proposed = Proposed(
+        id=2,
+        role=Role.CANDIDATE,
+        parent=1,
+        commit="a" * 40,
+        tree_digest="b" * 64,
+        branch="iter2",
+        hypothesis=hypothesis,
+        proposer="search",
+        seen_seq=5,
+    )
+    state = ExperimentState(proposed, 6)
+    fields: dict[str, object] = {
+        "id": 2, "attempt": 1, "sender": "r0", "status": Status.SCORED, "metric": 1.5,
+        "runtime_s": 12.3, **result,
+    }  # fmt: skip
+    state.final = ExperimentResult.model_validate(fields)
+    return state
+
+
+def decision(verdict: Status, reason: str | None = None) -> Decision:
+    return Decision.model_validate(
+        {
+            "id": 2,
+            "verdict": verdict,
+            "reason": reason,
+            "incumbent_before": None,
+            "incumbent_after": 2,
+            "rests_on": (7,),
+            "basis_seq": 7,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "reason", "detail", "wanted"),
+    [
+        (Status.KEEP, None, "", "keep"),
+        (Status.DISCARD, "worse", "", "discard"),
+        (Status.DISCARD, "equal", "", "discard: no better"),
+        (Status.CRASH, "oom", "", "crash: out of memory"),
+        (Status.CRASH, "exit_code", "ValueError: x", "crash: ValueError: x"),
+        (Status.TIMEOUT, "train", "", "timeout: over its budget"),
+        (Status.INFRA, "gave_up", "", "infra: gave up"),
+        (Status.CRASH, "syntax", "\x1b[2J[red]\na", "crash: syntax: [red] a"),
+    ],
+)
+def test_a_verdict_is_said_with_its_reason(
+    verdict: Status, reason: str | None, detail: str, wanted: str
+) -> None:
+    ran = experiment(detail=detail)
+
+    assert words.verdict(ran, decision(verdict, reason)) == wanted
+
+
+@given(st.text(max_size=300), st.text(max_size=300))
+def test_a_row_is_one_inert_line_with_its_columns_in_place(hypothesis: str, detail: str) -> None:
+    ran = experiment(hypothesis or "x", detail=detail.encode(errors="replace").decode())
+    left, right = words.row(SessionState(), ran, decision(Status.CRASH, "exit_code"))
+
+    assert left.startswith("  002   ")
+    assert len(left) == len("  002   ") + words.WHAT_COLUMNS + 1 + 12 + 1 + 9 + 2
+    assert not UNSAFE.search(left + right)
+    assert len((left + right).splitlines()) == 1
+
+
+def test_a_hypothesis_is_called_by_the_short_name_before_its_reason() -> None:
+    assert words.knob("LR 0.1 -> 0.2: a larger step may help") == "LR 0.1 -> 0.2"
+    assert words.knob("no colon here") == "no colon here"
+    long = "a very long idea that says much before it comes to its point: then more"
+    assert words.knob(long) == "a very long idea that says much befor..."
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [(0.26, "0.3 s"), (9.96, "10 s"), (59.4, "59 s"), (59.6, "1 min 00 s"),
+     (178, "2 min 58 s"), (3600, "1 h 00 min"), (None, "-")],
+)  # fmt: skip
+def test_durations_are_said_as_people_do(value: float | None, wanted: str) -> None:
+    assert words.duration(value) == wanted
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [(1.99421, "1.9942"), (0.0, "0.0000"), (1e-7, "1e-07"), (None, "-"), (-3.5e9, "-3.5e+09")],
+)
+def test_numbers_fit_their_column(value: float | None, wanted: str) -> None:
+    assert words.number(value) == wanted
+
+
+def test_counts_leave_out_what_did_not_happen() -> None:
+    assert words.in_counts({"keep": 3, "discard": 0, "crash": 1}) == "3 kept, 1 crash"
+    assert words.in_counts({"keep": 0}) == "nothing decided yet"
+
+
+@pytest.mark.parametrize(
+    ("root", "wanted"),
+    [
+        ("/w/sandbox", ""),
+        ("/w/sandbox-b", " --dir sandbox-b"),
+        ("/w/demo/x/sandbox", " --dir demo/x"),
+        ("/w/my repo/sandbox", " --dir 'my repo'"),
+        ("/other/sandbox", " --dir /other"),
+    ],
+)
+def test_a_session_is_named_as_short_as_can_be(root: str, wanted: str) -> None:
+    assert places.dir_option(Path(root), Path("/w")) == wanted
