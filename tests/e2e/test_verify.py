@@ -47,7 +47,7 @@ def played() -> Iterator[Stage]:
     stage = Stage(Path(tempfile.mkdtemp(prefix="ovs-")))
     stage.repo.mkdir()
     stage.write({"train.py": TRAIN})
-    stage.bind(deadline_seconds=1.5)
+    stage.bind(deadline_seconds=2.5)
     try:
         for candidates in (6, 8):
             finished = stage.run(candidates)
