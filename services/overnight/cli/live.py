@@ -32,7 +32,7 @@ class LiveView:
         self._drawn_at = 0.0
         self._below = False
         self._headed = False
-        self._since: dict[int, float] = {}
+        self._since: dict[int, float | None] = {}  #: issued -> when a runner was free for it
 
     def opened(self, head: Head) -> None:
         """Who it is, before anything runs."""
@@ -65,7 +65,8 @@ class LiveView:
         """Says what a person wants to know of it."""
         body = body_of(row)
         if row.kind is RowKind.ATTEMPT_ISSUED:
-            self._since.setdefault(row.body["id"], time.monotonic())
+            self._since.setdefault(row.body["id"], None)
+            self._start()
         elif isinstance(body, Decision):
             self._table()
             left, right = words.row(state, state.experiments[body.id], body)
@@ -113,6 +114,7 @@ class LiveView:
 
     def _result(self, result: ExperimentResult, row: Row) -> None:
         self._since.pop(result.id, None)
+        self._start()
         if row.kind is RowKind.SUPERSEDED or is_final(result):
             return
         if result.status in UNFINISHED:
@@ -120,20 +122,25 @@ class LiveView:
             detail = f": {output.safe(result.detail, 100)}" if result.detail else ""
             self._warn(f"{result.id:03d} {result.status.value}{reason}{detail}; runs again")
 
+    def _start(self) -> None:
+        """Issued ones wait in the queue until a runner is free; then they run, in this order."""
+        for experiment_id in list(self._since)[: self._require_head().runners]:
+            self._since[experiment_id] = self._since[experiment_id] or time.monotonic()
+
     def _table(self) -> None:
         if not self._headed:
             self._headed = True
             self._say(Text(words.heading(self._require_head().metric), "bold"))
 
     def _running(self) -> str:
-        ids = ", ".join(f"{i:03d}" for i in sorted(self._since))
+        ids = ", ".join(f"{i:03d}" for i, since in self._since.items() if since is not None)
         return f" {ids} (they run again on resume)" if ids else ""
 
     def _status(self, state: SessionState, now: float) -> str:
-        head = self._require_head()
-        runs = sorted(self._since.items(), key=lambda item: (item[1], item[0]))[: head.runners]
         told = []
-        for experiment_id, since in runs:
+        for experiment_id, since in self._since.items():
+            if since is None:
+                continue
             known = state.experiments.get(experiment_id)
             what = words.knob(known.proposed.hypothesis, 28) if known else ""
             told.append(f"{experiment_id:03d} {what} {words.duration(now - since)}")

@@ -103,7 +103,7 @@ def _best(ending: Ending) -> list[str]:
         better = "   the baseline: nothing was better"
     path = kept_path(state)
     ideas = sum(1 for e in state.experiments.values() if e.id != 1 and e.decision is not None)
-    kept = ", ".join(words.knob(e.proposed.hypothesis) for e in path[-_KNOBS_SHOWN:])
+    kept = "; ".join(words.knob(e.proposed.hypothesis, 60) for e in path[-_KNOBS_SHOWN:])
     more = "... " if len(path) > _KNOBS_SHOWN else ""
     others = _counts(state) | {Status.KEEP.value: 0}
     overtaken = (

@@ -27,17 +27,21 @@ def follow(found: Found, *, as_json: bool) -> int:
     tail = LedgerTail(found.files.ledger)
     state = SessionState()
     past: list[Row] = []
+    issued: dict[int, Row] = {}
     for row in tail.rows():
         state.apply(row)
+        if row.kind is RowKind.ATTEMPT_ISSUED:
+            issued[row.body["id"]] = row
         if row.kind is RowKind.DECISION:
             past = [*past[1 - SHOWN_ROWS :], row]
+            issued.pop(row.body["id"], None)
     view: View = JsonView() if as_json else LiveView()
     try:
         view.opened(_head(found, state))
         stack = read_stack(found.files)
         if stack is not None:
             view.ready(_ready(stack, state))
-        for row in past:
+        for row in [*past, *(issued[i] for i in sorted(state.running) if i in issued)]:
             view.row(row, state)
         return _watch(found, tail, state, view)
     except KeyboardInterrupt:
