@@ -169,10 +169,11 @@ def _make_room(files: SessionFiles, lock: int, repo: Path) -> tuple[SessionFiles
     while (aside := files.root.with_name(f"{files.root.name}.failed-{number}")).exists():
         number += 1
     os.rename(files.root, aside)
-    os.close(lock)
     prepare_root(files.root, repo)
-    note = None if never_began else f"the last session's baseline failed: moved to {aside.name}"
-    return files, lock_session(files), note
+    fresh = lock_session(files)
+    os.close(lock)  # the old folder's; only now, so that the caller never closes it twice
+    why = "never began" if never_began else "had a baseline that failed"
+    return files, fresh, f"the last session {why}: moved to {aside.name}"
 
 
 def _resume(files: SessionFiles, lock: int, launch: _Launch, description: str) -> Opened:
