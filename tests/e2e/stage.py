@@ -251,7 +251,10 @@ class Stage:
     def _env(self) -> dict[str, str]:
         home = self.folder / "home"
         home.mkdir(exist_ok=True)
-        passed = {k: os.environ[k] for k in ("PATH", "PYTHONPATH", "LANG") if k in os.environ}
+        passed = {k: os.environ[k] for k in ("PATH", "LANG") if k in os.environ}
+        if "PYTHONPATH" in os.environ:  # we start elsewhere
+            places = os.environ["PYTHONPATH"].split(os.pathsep)
+            passed["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, places))
         return {
             **passed,
             "HOME": str(home),
