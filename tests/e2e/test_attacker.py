@@ -84,7 +84,7 @@ attempt("tcp to the world", lambda: connect(socket.AF_INET, ("192.0.2.1", 80)))
 attempt("metadata", lambda: connect(socket.AF_INET, ("169.254.169.254", 80)))
 attempt("abstract socket", lambda: connect(socket.AF_UNIX, "\0" + asked["abstract"]))
 attempt("setuid", lambda: os.setuid(0))
-attempt("kill the runner", lambda: [os.kill(pid, 9) for pid in asked["pids"]] and None)
+attempt("signal to the host", lambda: [os.kill(pid, 0) for pid in asked["pids"]] and None)
 facts = {
     "uid": os.getuid(),
     "reads": open(asked["open"]).read(),
@@ -136,6 +136,18 @@ def _canaries(stage: Stage) -> list[str]:
     return [str(_closed(place)) for place in places]
 
 
+def _visits(listener: socket.socket) -> int:
+    """How many were let in by the kernel, though nobody answered."""
+    listener.settimeout(0.01)
+    count = 0
+    while True:
+        try:
+            listener.accept()[0].close()
+        except TimeoutError:
+            return count
+        count += 1
+
+
 def _report(stage: Stage, experiment: int) -> dict[str, Any]:
     lines = (stage.root / f"iter{experiment}" / "run.log").read_text().splitlines()
     report: dict[str, Any] = json.loads(
@@ -179,15 +191,7 @@ def test_a_candidate_finds_every_door_of_a_session_closed(stage: Stage) -> None:
 
         procs.wait_until(look, 60, "the session is over")
         finished = play.wait(1)
-        for listener in (tcp, abstract):
-            listener.settimeout(0.01)
-            visits = 0
-            try:
-                listener.accept()
-                visits += 1
-            except TimeoutError:
-                pass
-            assert visits == 0, f"{listener} was reached"
+        assert [_visits(listener) for listener in (tcp, abstract)] == [0, 0]
 
     assert finished.code == 0, finished
     assert [r["status"] for r in truth.final_of(truth.read_rows(stage.root)).values()] == [
