@@ -154,7 +154,9 @@ class Stage:
         output, errors = (self.folder / f"play{self._plays}.{end}" for end in ("out", "err"))
         with output.open("wb") as out, errors.open("wb") as err:
             process = subprocess.Popen(
-                self._argv(words), env=self._env(), cwd=self.folder,
+                # Nothing of it outlives a test that is killed.
+                ["setpriv", "--pdeathsig", "KILL", *self._argv(words)],
+                env=self._env(), cwd=self.folder,
                 stdin=subprocess.DEVNULL, stdout=out, stderr=err,
             )  # fmt: skip
         Thread(target=self._watch_sandboxes, args=(process,), daemon=True).start()
