@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from overnight.contracts.errors import SnapshotError
 from overnight.contracts.experiment import Proposal
 from overnight.contracts.rows import SessionOpened
 from overnight.ledger.fold import SessionState
@@ -65,7 +66,12 @@ class SessionTrees:
         expected[self.opened.branch] = best or self.opened.base_commit
         if expected == self._synced:
             return
-        done = branches.sync(self.user, self.store, expected)
+        try:
+            done = branches.sync(self.user, self.store, expected)
+        except SnapshotError as error:
+            # The ledger is the truth; the user's refs are tried again with the next row.
+            log.warning("branches_behind", reason=str(error))
+            return
         for left in done.left_alone:
             if left.path not in self._said:
                 self._said.add(left.path)

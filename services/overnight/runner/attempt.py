@@ -32,6 +32,8 @@ from overnight.snapshots.store import SnapshotStore
 
 log = structlog.get_logger()
 
+KEPT_TREES = 8  #: exported parents that a runner keeps
+
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
@@ -99,6 +101,7 @@ def _run(
     snapshot = work / "snapshot"
     cache = BaseCache(bench.folder / "trees")
     cache.export(SnapshotStore(bench.files.root), job.commit, job.tree_digest, snapshot)
+    _forget_old_trees(bench.folder / "trees")
     _keep_code(bench.files, job, snapshot)
     watch.lap("export")
     sandbox = bench.executor.prepare(_spec(bench, job, work, snapshot))
@@ -121,6 +124,13 @@ def _run(
         sandbox.destroy()
     watch.lap("destroy")
     return result.model_copy(update={"timings": watch.seconds})
+
+
+def _forget_old_trees(folder: Path) -> None:
+    """The newest few parents stay; one that is wanted again is simply exported again."""
+    trees = sorted(folder.iterdir(), key=lambda t: t.stat().st_mtime) if folder.is_dir() else []
+    for tree in trees[:-KEPT_TREES]:
+        shutil.rmtree(tree, ignore_errors=True)
 
 
 def _keep_code(files: SessionFiles, job: ExperimentJob, snapshot: Path) -> None:

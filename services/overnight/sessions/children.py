@@ -15,7 +15,11 @@ from typing import Any
 
 import structlog
 
+from overnight.contracts.errors import InfrastructureError
+
 log = structlog.get_logger()
+
+QUICK_SECONDS = 10.0  #: a service that fails within this has done nothing useful
 
 #: Runs a program so that the kernel ends it with its parent: one that knows nothing of lifelines,
 #: and a service that is still importing and can't listen to its own yet.
@@ -51,6 +55,8 @@ class Child:
     ready: bool = False
     details: dict[str, Any] = field(default_factory=dict)
     early_deaths: int = 0  #: in a row, before it was ready
+    quick_failures: int = 0  #: in a row, by itself and soon after its start, ready or not
+    started_at: float = 0.0
     restarts: int = 0
     restart_at: float | None = None
     _ready_fd: int | None = None
@@ -64,6 +70,7 @@ class Child:
     def start(self) -> None:
         """Start it now."""
         self.ready, self.restart_at, self._said = False, None, b""
+        self.started_at = time.monotonic()
         fds: tuple[int, ...] = ()
         argv: Sequence[str] = self.spec.argv
         if self.spec.service:
@@ -75,19 +82,23 @@ class Child:
             # Elsewhere only a service that has started dies with a supervisor that is killed hard.
             me = str(os.getpid())
             argv = (sys.executable, "-I", "-S", "-c", _DIES_WITH_PARENT, me, *argv)
-        with self.log_path.open("ab") as sink:
-            self.process = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=sink,
-                pass_fds=fds,
-                start_new_session=True,
-            )
-        if self.spec.service:
-            os.close(write_end)
-        else:
-            self.ready = True
+        try:
+            with self.log_path.open("ab") as sink:
+                self.process = subprocess.Popen(
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=sink,
+                    stderr=sink,
+                    pass_fds=fds,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            self._close_ready()
+            raise InfrastructureError(f"{self.spec.name}: {error}") from error
+        finally:
+            if self.spec.service:
+                os.close(write_end)
+        self.ready = not self.spec.service
 
     def poll(self) -> int | None:
         """Its exit code when it has just ended, else None. Notes readiness."""
@@ -97,17 +108,17 @@ class Child:
         code = self.process.poll()
         if code is None:
             return None
-        if not self.ready:
-            self.early_deaths += 1
-        else:
-            self.early_deaths = 1 if self.spec.service is False else 0
+        self.early_deaths = 0 if self.ready else self.early_deaths + 1
+        by_itself = code != -signal.SIGKILL
+        quick = time.monotonic() - self.started_at < QUICK_SECONDS
+        self.quick_failures = self.quick_failures + 1 if by_itself and quick else 0
         self.process = None
         self._close_ready()
         return code
 
     def restart_later(self) -> None:
-        """After the back-off, which doubles with each death before readiness."""
-        doublings = min(max(self.early_deaths - 1, 0), 16)
+        """After the back-off, which doubles with each death that came soon."""
+        doublings = min(max(self.early_deaths, self.quick_failures, 1) - 1, 16)
         delay = min(self.backoff_seconds * 2**doublings, self.backoff_max_seconds)
         self.restart_at = time.monotonic() + delay
         self.restarts += 1

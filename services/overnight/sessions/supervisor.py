@@ -206,9 +206,11 @@ class Supervisor:
         return False
 
     def _died(self, name: str, child: Child, code: int) -> None:
-        if child.early_deaths >= self._settings.crash_loop:
-            reason = child.last_reason()
-            raise InfrastructureError(f"{name} died {child.early_deaths} times in a row: {reason}")
+        limit = self._settings.crash_loop
+        if child.early_deaths >= limit or child.quick_failures >= 2 * limit:
+            times = max(child.early_deaths, child.quick_failures)
+            reason = child.last_reason() or f"exit code {code}"
+            raise InfrastructureError(f"{name} died {times} times in a row: {reason}")
         log.warning("child_died", name=name, code=code)
         self._watcher.on_event("restarted", {"service": name, "code": code})
         child.restart_later()

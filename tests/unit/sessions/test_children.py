@@ -1,0 +1,94 @@
+"""A supervised child: readiness, back-off, and telling one that fails from one that was shot."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from overnight.contracts.errors import InfrastructureError
+from overnight.sessions.children import Child, ChildSpec
+
+
+@pytest.fixture
+def lifeline() -> Iterator[int]:
+    read_end, write_end = os.pipe()
+    yield read_end
+    os.close(read_end)
+    os.close(write_end)
+
+
+def _child(tmp_path: Path, lifeline: int, code: str, *, service: bool = True) -> Child:
+    spec = ChildSpec(name="toy", argv=(sys.executable, "-c", code), service=service)
+    return Child(
+        spec=spec,
+        log_path=tmp_path / "toy.log",
+        lifeline=lifeline,
+        backoff_seconds=0.01,
+        backoff_max_seconds=0.05,
+    )
+
+
+def _wait(child: Child) -> int:
+    while (code := child.poll()) is None:
+        time.sleep(0.01)
+    return code
+
+
+READY = 'import os, sys; os.write(int(sys.argv[-1]), b\'{"metrics": "here"}\\n\');'
+
+
+def test_a_service_is_ready_when_it_says_so(tmp_path: Path, lifeline: int) -> None:
+    child = _child(tmp_path, lifeline, READY + "import time; time.sleep(30)")
+    child.start()
+    assert not child.ready
+    until = time.monotonic() + 20
+    while not child.ready and time.monotonic() < until:
+        child.poll()
+        time.sleep(0.01)
+    child.signal(signal.SIGKILL)
+    _wait(child)
+
+    assert child.ready
+    assert child.details == {"metrics": "here"}
+    assert child.quick_failures == 0, "shot from outside is no failure of its own"
+
+
+@pytest.mark.parametrize(
+    ("code", "early", "quick"),
+    [("import sys; sys.exit(3)", 3, 3), (READY + "sys.exit(3)", 0, 3)],
+    ids=["before ready", "after ready"],
+)
+def test_a_child_that_cannot_work_is_counted_ready_or_not(
+    tmp_path: Path, lifeline: int, code: str, early: int, quick: int
+) -> None:
+    child = _child(tmp_path, lifeline, code)
+    for _ in range(3):
+        child.start()
+        assert _wait(child) == 3
+        child.restart_later()
+
+    assert (child.early_deaths, child.quick_failures) == (early, quick)
+    assert child.restart_at is not None
+    while not child.due():
+        time.sleep(0.01)
+
+
+def test_its_last_reason_is_one_line_for_the_user(tmp_path: Path, lifeline: int) -> None:
+    code = 'print(\'noise\'); print(\'{"event": "x", "reason": "no such disk"}\'); print(\'more\')'
+    child = _child(tmp_path, lifeline, code, service=False)
+    child.start()
+    _wait(child)
+
+    assert child.last_reason() == "no such disk"
+
+
+def test_a_log_that_cannot_be_written_is_our_fault(tmp_path: Path, lifeline: int) -> None:
+    child = _child(tmp_path / "absent", lifeline, "pass")
+    with pytest.raises(InfrastructureError, match="toy"):
+        child.start()
