@@ -2,7 +2,7 @@
 # What the spine must show, as a newcomer meets it: in a fresh clone, in an empty environment.
 # usage: spine.sh [short|long]. Uses the packages of .venv here, or of $OVERNIGHT_VENV.
 #   short (CI)  demo with fixed steps and one seed; demo beside busy loops; 40 kills; the proofs
-#   long        three demos by CPU-time, their median; all by the letter; about 15 minutes
+#   long        three demos by CPU-time, their median; all to the letter; about 15 minutes
 set -euo pipefail
 form=${1:-short}
 here=$(cd "$(dirname "$0")/../.." && pwd)
@@ -27,20 +27,23 @@ git clone -q "$here" "$clone"
 newcomer=(env -i -C "$clone" PATH="$PATH" HOME="$work/home" TMPDIR="${TMPDIR:-/tmp}"
     PYTHONPATH="$clone/services" OVERNIGHT_STATE="$work/state" OVERNIGHT_DEVICE_LOCKS="$work/locks")
 proofs=("${newcomer[@]}" SPINE_FORM="$form" "$venv/bin/python" -m pytest -q -s -p no:cacheprovider)
-demo() { "${newcomer[@]}" make -s -o "$venv/.installed" VENV="$venv" DEMO_ARGS="$*" demo; }
-gained() { # folder, name, percent
-    "${newcomer[@]}" "$venv/bin/python" -m overnight.cli status --dir "$work/$1" --json |
-        "$venv/bin/python" "$clone/scripts/accept/checks/gain.py" "$2" "$3"
-    "${newcomer[@]}" "$venv/bin/python" -m overnight.cli verify --dir "$work/$1" --json
+overnight=("${newcomer[@]}" "$venv/bin/python" -m overnight.cli)
+demo() { # folder, options; leaves the status in <folder>.json
+    local folder=$work/$1
+    shift
+    "${newcomer[@]}" make -s -o "$venv/.installed" VENV="$venv" \
+        DEMO_ARGS="--dir $folder --json $*" demo >"$folder.out" || { tail -5 "$folder.out"; exit 1; }
+    "${overnight[@]}" status --dir "$folder" --json >"$folder.json"
+    "${overnight[@]}" verify --dir "$folder" --json
 }
+gain() { "$venv/bin/python" "$clone/scripts/accept/checks/gain.py" "$@"; }
+
 if [ "$form" = long ]; then
-    for seed in 1 2 3; do
-        demo --seed "$seed" --dir "$work/demo$seed" --json >"$work/demo.out"
-        gained "demo$seed" "demo, seed $seed" 3
-    done
+    for seed in 1 2 3; do demo "demo$seed" --seed "$seed"; done
+    gain "demo" 3 "$work"/demo?.json
 else
-    demo --gate steps --experiments 4 --seed 1 --dir "$work/demo" --json >"$work/demo.out"
-    gained demo "demo" 3
+    demo demo --gate steps --experiments 4 --seed 1
+    gain "demo" 3 "$work/demo.json"
 fi
 lap "demo"
 
@@ -48,13 +51,9 @@ for _ in $(seq "$(nproc)"); do
     (while :; do :; done) &
     busy+=($!)
 done
-if [ "$form" = long ]; then
-    demo --dir "$work/busy" --json >"$work/demo.out"
-else
-    demo --experiments 3 --budget 3 --seed 1 --dir "$work/busy" --json >"$work/demo.out"
-fi
+if [ "$form" = long ]; then demo busy; else demo busy --experiments 3 --budget 3 --seed 1; fi
 idle
-gained busy "beside $(nproc) busy loops" 0.1
+gain "beside $(nproc) busy loops" 0.1 "$work/busy.json"
 lap "demo beside busy loops"
 
 # In the short form at the same time: both mostly wait, and a busy machine is the harder one.
