@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # What the spine must show, as a newcomer meets it: in a fresh clone, in an empty environment.
-# usage: spine.sh [short|long]. Uses the packages of .venv here, or of $OVERNIGHT_VENV.
+# usage: spine.sh [short|long]. Uses the packages of .venv here, or of $VENV, like make.
 #   short (CI)  demo with fixed steps and one seed; demo beside busy loops; 40 kills; the proofs
 #   long        three demos by CPU-time, their median; all to the letter; about 15 minutes
 set -euo pipefail
 form=${1:-short}
 here=$(cd "$(dirname "$0")/../.." && pwd)
-venv=${OVERNIGHT_VENV:-$here/.venv}
+venv=$(cd "$here" && realpath -ms "${VENV:-.venv}")
 if [ ! -x "$venv/bin/python" ]; then
     echo "spine: no environment in $venv; make one: make setup" >&2
     exit 2
