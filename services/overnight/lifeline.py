@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -74,6 +75,13 @@ def say_ready(ready_fd: int | None, **details: object) -> None:
         os.close(ready_fd)
     except OSError:
         return  # the supervisor is gone: the lifeline says so
+
+
+def say_waiting(ready_fd: int | None, why: str) -> None:
+    """Tell the supervisor what keeps this service from being ready."""
+    if ready_fd is not None:
+        with contextlib.suppress(OSError):
+            os.write(ready_fd, json.dumps({"waiting": why}).encode() + b"\n")
 
 
 def run_service(

@@ -56,6 +56,7 @@ class ExperimentJob(Wire):
     env: dict[EnvName, str] = {}
     pass_env: tuple[EnvName, ...] = ()  #: names that the runner takes from its own environment
     reads: tuple[str, ...] = ()
+    links: dict[RelativePath, str] = {}  #: place in the tree -> one of `reads` that belongs there
     python: str | None = None
     network: Literal["none", "host"] = "none"
     memory_mb: int | None = None

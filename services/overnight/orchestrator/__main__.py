@@ -37,7 +37,7 @@ from overnight.ledger.files import SessionFiles
 from overnight.ledger.identity import read_identity
 from overnight.ledger.lock import hold
 from overnight.ledger.reader import LedgerTail
-from overnight.orchestrator.jobs import Launch
+from overnight.orchestrator.jobs import Launch, links_into
 from overnight.orchestrator.planning import Bounds
 from overnight.orchestrator.ports import Ports
 from overnight.orchestrator.redis_ports import RedisQueue
@@ -123,7 +123,10 @@ def _build(options: argparse.Namespace, files: SessionFiles, opening: Opening) -
         ),
         timing=Timing(look_seconds=settings.poll_seconds),
         launch=Launch(
-            argv=opening.argv, python=opening.python, env=candidate_env(config, {}, config.seed)
+            argv=opening.argv,
+            python=opening.python,
+            env=candidate_env(config, {}, config.seed),
+            links=links_into(Path(opening.repo), config.reads),
         ),
         starter=os.urandom(8).hex(),
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from overnight.contracts import rows, wire
 from overnight.contracts.experiment import Decision, ExperimentJob, ExperimentResult
@@ -20,6 +22,14 @@ class Launch:
     argv: tuple[str, ...]
     python: str | None
     env: dict[str, str]  #: what the harness tells every candidate
+    links: dict[str, str] = field(default_factory=dict)  #: place in the tree -> host path
+
+
+def links_into(repo: Path, reads: Iterable[str]) -> dict[str, str]:
+    """Those of *reads* that lie in the repository: candidates look for them at the same place in
+    their own tree, e.g. git-ignored data. Pure."""
+    inside = (Path(read) for read in reads if Path(read).is_relative_to(repo))
+    return {str(path.relative_to(repo)): str(path) for path in inside if path != repo}
 
 
 def job_for(state: SessionState, experiment_id: int, launch: Launch) -> ExperimentJob:
@@ -48,6 +58,7 @@ def job_for(state: SessionState, experiment_id: int, launch: Launch) -> Experime
         env={**launch.env, **config.env},
         pass_env=config.pass_env,
         reads=config.reads,
+        links=launch.links,
         python=launch.python,
         network=config.network,
         memory_mb=config.memory_mb,

@@ -59,7 +59,7 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
     files = SessionFiles(options.dir)
     identity = read_identity(files)
     device = DeviceLock(device_lock_dir(environ), options.device)
-    device.acquire(life.should_stop)
+    device.acquire(life.should_stop, partial(lifeline.say_waiting, options.ready_fd))
     registry = CollectorRegistry()
     metrics = RunnerMetrics(registry)
     endpoint = telemetry.serve_metrics(registry, settings.metrics_port)

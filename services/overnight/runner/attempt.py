@@ -103,6 +103,7 @@ def _run(
     cache.export(SnapshotStore(bench.files.root), job.commit, job.tree_digest, snapshot)
     _forget_old_trees(bench.folder / "trees")
     _keep_code(bench.files, job, snapshot)
+    _link_reads(job, snapshot)
     watch.lap("export")
     sandbox = bench.executor.prepare(_spec(bench, job, work, snapshot))
     try:
@@ -133,6 +134,18 @@ def _forget_old_trees(folder: Path) -> None:
         shutil.rmtree(tree, ignore_errors=True)
 
 
+def _link_reads(job: ExperimentJob, snapshot: Path) -> None:
+    """After the tree was checked: what is read in place stands where the script looks for it.
+
+    The sandbox mounts a frozen link to one of the reads as that place, read-only.
+    """
+    for path, target in job.links.items():
+        place = snapshot / path
+        if not place.exists() and not place.is_symlink():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(target)
+
+
 def _keep_code(files: SessionFiles, job: ExperimentJob, snapshot: Path) -> None:
     """iter<id>/code_snapshot: the editable files as they ran."""
     code = files.iteration(job.id) / "code_snapshot"
@@ -154,7 +167,7 @@ def _spec(bench: Bench, job: ExperimentJob, work: Path, snapshot: Path) -> Sandb
         labels={"sid": job.sid, "runner": bench.runner, "experiment": str(job.id)},
         command=job.run_cmd,
         env={**passed, **job.env},
-        frozen=frozen_paths(snapshot, job.editable_files, job.frozen_files),
+        frozen=_frozen(job, snapshot),
         reads=tuple(Path(path) for path in job.reads),
         interpreter=Path(job.python) if job.python else None,
         scratch=work / "sandbox",
@@ -162,6 +175,12 @@ def _spec(bench: Bench, job: ExperimentJob, work: Path, snapshot: Path) -> Sandb
         network=job.network,
         limits=Limits(memory_bytes=memory),
     )
+
+
+def _frozen(job: ExperimentJob, snapshot: Path) -> tuple[str, ...]:
+    if job.frozen_files is None:
+        return frozen_paths(snapshot, job.editable_files, None)
+    return frozen_paths(snapshot, job.editable_files, (*job.frozen_files, *job.links))
 
 
 def _result(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 
@@ -12,8 +13,15 @@ def frozen_paths(
     """Relative paths to bind read-only; *frozen* None means all but *editable*."""
     if frozen is not None:
         return tuple(sorted(frozen))
-    files = (str(p.relative_to(snapshot)) for p in snapshot.rglob("*") if not p.is_dir())
-    return covering(files, editable)
+    return covering(_files(snapshot), editable)
+
+
+def _files(snapshot: Path) -> Iterator[str]:
+    """All files and links, also links to folders; no link is followed."""
+    for folder, names, files in os.walk(snapshot):
+        links = [name for name in names if Path(folder, name).is_symlink()]
+        for name in (*files, *links):
+            yield str(Path(folder, name).relative_to(snapshot))
 
 
 def covering(files: Iterable[str], editable: Sequence[str]) -> tuple[str, ...]:

@@ -41,8 +41,13 @@ class DeviceLock:
         self._path = folder / f"{device.replace(':', '-').replace('/', '_')}.lock"
         self._fd: int | None = None
 
-    def acquire(self, stop: Callable[[], bool], poll_seconds: float = 0.5) -> None:
-        """Wait until the device is free; says once who holds it.
+    def acquire(
+        self,
+        stop: Callable[[], bool],
+        on_busy: Callable[[str], None] = lambda why: None,
+        poll_seconds: float = 0.5,
+    ) -> None:
+        """Wait until the device is free; tells *on_busy* once who holds it.
 
         Raises:
             SessionHeldError: *stop* said so before it was free.
@@ -61,6 +66,7 @@ class DeviceLock:
                 holder = os.pread(fd, 20, 0).decode(errors="replace").strip()
                 if not said:
                     log.warning("device_busy", device=self._path.stem, holder_pid=holder)
+                    on_busy(f"{self._path.stem} is held by pid {holder}")
                     said = True
                 if stop():
                     os.close(fd)

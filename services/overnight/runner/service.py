@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -61,8 +60,6 @@ class Runner:
         if ended:
             log.warning("leftovers_ended", sandboxes=ended)
         clear_work(self._bench)
-        for left in self._bench.folder.glob("work-*"):
-            shutil.rmtree(left, ignore_errors=True)
         claimed = self._claim.read()
         if claimed is not None:
             message = self._message(

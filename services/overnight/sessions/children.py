@@ -54,6 +54,7 @@ class Child:
     process: subprocess.Popen[bytes] | None = None
     ready: bool = False
     details: dict[str, Any] = field(default_factory=dict)
+    waiting: str | None = None  #: what keeps it from being ready, in its own words
     early_deaths: int = 0  #: in a row, before it was ready
     quick_failures: int = 0  #: in a row, by itself and soon after its start, ready or not
     started_at: float = 0.0
@@ -155,11 +156,14 @@ class Child:
         except BlockingIOError:
             return
         self._said += data
-        if self._said.endswith(b"\n"):
-            self.ready, self.early_deaths = True, 0
-            self.details = json.loads(self._said)
-            self._close_ready()
-        elif not data:
+        *lines, self._said = self._said.split(b"\n")
+        for line in lines:
+            said = json.loads(line)
+            self.waiting = said.get("waiting")
+            if self.waiting is None:
+                self.ready, self.early_deaths, self.details = True, 0, said
+                self._close_ready()
+        if not data:
             self._close_ready()
 
     def _close_ready(self) -> None:

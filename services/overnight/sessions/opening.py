@@ -30,7 +30,7 @@ from overnight.ledger.identity import Identity, read_identity
 from overnight.ledger.lock import hold
 from overnight.orchestrator.policy import POLICY_VERSION
 from overnight.sessions.locate import read_state, sessions_beside
-from overnight.sessions.preflight import check_plugins, check_sources
+from overnight.sessions.preflight import changed_since, check_plugins, check_sources
 from overnight.snapshots import branches
 from overnight.snapshots.manifest import Entry, tree_digest
 from overnight.snapshots.root import prepare_root
@@ -185,7 +185,7 @@ def _resume(files: SessionFiles, lock: int, launch: _Launch, description: str) -
     if changed:
         raise UsageError(
             f"session {identity.tag} was opened with other bindings ({'; '.join(changed)}): "
-            "results would not be comparable; open another with --tag"
+            "a session keeps its own; open another with --tag"
         )
     session = state.opened.model_copy(
         update={
@@ -205,8 +205,19 @@ def _resume(files: SessionFiles, lock: int, launch: _Launch, description: str) -
         config=config,
         state=state,
         resumed=True,
-        notes=(),
+        notes=_newer_edits(files, session, launch.resolved.repo),
         lock=lock,
+    )
+
+
+def _newer_edits(files: SessionFiles, session: SessionOpened, repo: Path) -> tuple[str, ...]:
+    changed = changed_since(SnapshotStore(files.root), session.base_commit, repo)
+    if not changed:
+        return ()
+    names = ", ".join(changed[:3]) + (" ..." if len(changed) > 3 else "")
+    return (
+        f"changed since this session began: {names}; it goes on with what it began with "
+        "(for a new one: overnight run --tag NAME)",
     )
 
 

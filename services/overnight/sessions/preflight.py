@@ -9,6 +9,10 @@ from pathlib import Path
 from overnight.contracts.errors import UsageError
 from overnight.contracts.loop import LoopConfig
 from overnight.plugins import EXECUTORS, PROPOSERS, available, load
+from overnight.snapshots.manifest import content_digest
+from overnight.snapshots.store import SnapshotStore
+
+LARGE_BYTES = 4 * 1024**2  #: data, not code: not read again
 
 
 def check_sources(repo: Path, editable: Sequence[str]) -> None:
@@ -40,3 +44,22 @@ def check_plugins(config: LoopConfig) -> None:
     for group, name in wanted:
         if name not in available(group):
             load(group, name)  # says what is wrong
+
+
+def changed_since(store: SnapshotStore, commit: str, repo: Path) -> tuple[str, ...]:
+    """The small files of the session's base that are another in *repo* now, by name.
+
+    A session keeps its base; whoever goes on with one should know that newer edits are not in it.
+    """
+    changed = []
+    for entry in store.entries(commit):
+        place = repo / entry.path
+        try:
+            same = place.stat().st_size > LARGE_BYTES or (
+                content_digest(place.read_bytes()) == entry.sha256
+            )
+        except OSError:
+            same = False
+        if not same:
+            changed.append(entry.path)
+    return tuple(changed)

@@ -189,8 +189,10 @@ class Supervisor:
         """Restart what died. True when the orchestrator says that the run is over."""
         changed = False
         for name, child in self._children.items():
-            was_ready = child.ready
+            was_ready, waited = child.ready, child.waiting
             code = child.poll()
+            if child.waiting is not None and child.waiting != waited:
+                self._watcher.on_event("waiting", {"service": name, "why": child.waiting})
             changed |= child.ready != was_ready
             if code is None:
                 if child.due():

@@ -15,10 +15,19 @@ from overnight.sessions.stack import read_stack
 
 
 def status_object(
-    files: SessionFiles, tag: str, state: SessionState, endpoints: dict[str, str]
+    files: SessionFiles,
+    tag: str,
+    state: SessionState,
+    endpoints: dict[str, str],
+    *,
+    runs: bool = False,
 ) -> dict[str, Any]:
-    """The object of `status --json`, also the last line of `run --json`."""
+    """The object of `status --json`, also the last line of `run --json`.
+
+    *runs*: a stack works on it now. Without one nothing is in flight, whatever was issued last.
+    """
     best = state.incumbent
+    unfinished, live = len(state.running), goes_on(state, runs)
     return {
         "tag": tag,
         "state": state.run_state.value,
@@ -30,18 +39,32 @@ def status_object(
         "counts": counts(state),
         "candidates": state.candidates,
         "description": state.opened.description if state.opened else "",
-        "in_flight": len(state.running),
+        "in_flight": unfinished if live else 0,
+        "interrupted": 0 if live else unfinished,
         "rows": state.seq,
         "session_dir": str(files.root),
         "endpoints": endpoints,
     }
 
 
+def goes_on(state: SessionState, runs: bool) -> bool:
+    """Can what has no result still run? Not once the run is closed, nor without a stack."""
+    return runs and state.closed is None
+
+
+def standing(state: SessionState, experiment: ExperimentState, runs: bool) -> str:
+    """What an experiment without a verdict does: `running`, `queued` or `interrupted`."""
+    if not goes_on(state, runs):
+        return "interrupted"
+    return "queued" if experiment.open_attempt is None and not experiment.ended else "running"
+
+
 def current_status(found: Found) -> dict[str, Any]:
     """The status of a session on this host, and the pid of the stack that runs for it."""
     stack = read_stack(found.files)
     endpoints = dict(stack.endpoints) if stack else {}
-    status = status_object(found.files, found.tag, read_state(found.files), endpoints)
+    state = read_state(found.files)
+    status = status_object(found.files, found.tag, state, endpoints, runs=stack is not None)
     return status | {"pid": stack.pid if stack else None}
 
 
