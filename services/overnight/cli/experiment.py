@@ -37,20 +37,23 @@ def results(
     if as_json:
         output.emit([result_row(experiment) for experiment in chosen])
         return
-    _table(state, chosen)
+    _table(state, chosen, _runs(found))
 
 
-def _table(state: SessionState, chosen: list[ExperimentState]) -> None:
+def _table(state: SessionState, chosen: list[ExperimentState], runs: bool) -> None:
     from rich.text import Text
 
     from overnight.cli import words
+    from overnight.sessions.view import standing
 
     metric = state.config.metric.name if state.config else "metric"
     lines: list[Text | str] = [Text(words.heading(metric), "bold")]
     for experiment in chosen:
         if experiment.decision is None:
             what = words.knob(experiment.proposed.hypothesis)
-            lines.append(Text(f"  {experiment.id:03d}   {what}  running", "dim"))
+            lines.append(
+                Text(f"  {experiment.id:03d}   {what}  {standing(state, experiment, runs)}", "dim")
+            )
         else:
             left, right = words.row(state, experiment, experiment.decision)
             lines.append(Text(left).append(right, words.style(experiment.decision.verdict)))
@@ -60,17 +63,20 @@ def _table(state: SessionState, chosen: list[ExperimentState]) -> None:
 def show(which: Which, tag: Tag = None, directory: Dir = HERE, as_json: AsJson = False) -> None:
     """One experiment: hypothesis, verdict, numbers, diff and the end of its log."""
     from overnight.sessions.experiments import detail, find_experiment
+    from overnight.sessions.view import standing
 
     found = session(directory, tag)
     state = _state(found)
-    facts = detail(found.files, state, find_experiment(state, which))
+    experiment = find_experiment(state, which)
+    facts = detail(found.files, state, experiment)
     if as_json:
         output.emit(facts)
     else:
-        _facts(facts, str(state.config.metric.name) if state.config else "metric")
+        metric = state.config.metric.name if state.config else "metric"
+        _facts(facts, metric, standing(state, experiment, _runs(found)))
 
 
-def _facts(facts: dict[str, Any], metric: str) -> None:
+def _facts(facts: dict[str, Any], metric: str, undecided: str) -> None:
     from overnight.cli import words
     from overnight.contracts.untrusted import strip_terminal
 
@@ -78,7 +84,7 @@ def _facts(facts: dict[str, Any], metric: str) -> None:
     lines = [
         f"experiment {facts['id']} ({facts['role']}, by {output.safe(facts['proposer'], 60)})",
         f"  idea      {output.safe(facts['hypothesis'], 2000)}",
-        f"  verdict   {facts['status'] or 'running'}{reason}",
+        f"  verdict   {facts['status'] or undecided}{reason}",
         f"  {output.safe(metric, 9):<9} {words.number(facts['metric'])} ({facts['trust']})",
         f"  took      {words.duration(facts['runtime_s'])}, attempt {facts['attempt'] or '-'}",
         f"  parent    {facts['parent'] or '-'}   commit {(facts['commit'] or '-')[:12]}",
@@ -179,6 +185,12 @@ def wait(
     else:
         left, right = words.row(state, experiment, experiment.decision)
         output.say(left.strip() + "  " + right)
+
+
+def _runs(found: Found) -> bool:
+    from overnight.sessions.stack import read_stack
+
+    return read_stack(found.files) is not None
 
 
 def _state(found: Found) -> SessionState:

@@ -45,12 +45,19 @@ def status_lines(status: Mapping[str, Any], here: Path) -> list[str]:
             f"  best      {best['id']:03d}   {status['metric']} {words.number(best['metric'])}"
             f"   baseline {words.number(status['baseline'])}"
         )
-    lines.append(f"  tried     {words.in_counts(status['counts'])}; {status['in_flight']} running")
+    lines.append(f"  tried     {words.in_counts(status['counts'])}; {_unfinished(status)}")
     if status["description"]:
         lines.append(f"  about     {one_line(status['description'], 200)}")
     lines.append(f"  files     {places.shown(Path(status['session_dir']), here)}")
     lines += [f"  {name:<9} {url}" for name, url in sorted(status["endpoints"].items())]
     return lines
+
+
+def _unfinished(status: Mapping[str, Any]) -> str:
+    if status["interrupted"]:
+        again = "run" if status["interrupted"] > 1 else "runs"
+        return f"{status['interrupted']} interrupted, {again} again on resume"
+    return f"{status['in_flight']} running"
 
 
 def ending_lines(ending: Ending) -> list[str]:

@@ -1,0 +1,46 @@
+"""What a person is told of a session: never that something runs when nothing does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from overnight.cli.summary import status_lines
+from overnight.contracts.rows import SessionClosed
+from overnight.ledger.files import SessionFiles
+from overnight.ledger.fold import SessionState
+from overnight.sessions.view import standing, status_object
+from tests.unit.cli.test_words import experiment
+
+HERE = Path("/w")
+
+
+def unfinished() -> SessionState:
+    """One experiment that was proposed and has no result."""
+    state = SessionState()
+    one = experiment()
+    one.final = None
+    state.experiments, state.running = {2: one}, {2}
+    return state
+
+
+@pytest.mark.parametrize("why", ["closed", "no stack"])
+def test_what_was_interrupted_is_not_in_flight(why: str) -> None:
+    state = unfinished()
+    if why == "closed":
+        state.closed = SessionClosed(outcome="stopped", detail="interrupted")
+    status = status_object(SessionFiles(HERE), "t", state, {}, runs=why == "closed")
+    lines = status_lines(status | {"pid": None}, HERE)
+
+    assert (status["in_flight"], status["interrupted"]) == (0, 1)
+    assert any(line.endswith("; 1 interrupted, runs again on resume") for line in lines)
+    assert standing(state, state.experiments[2], why == "closed") == "interrupted"
+
+
+def test_what_a_stack_works_on_is_in_flight() -> None:
+    state = unfinished()
+    status = status_object(SessionFiles(HERE), "t", state, {}, runs=True)
+
+    assert (status["in_flight"], status["interrupted"]) == (1, 0)
+    assert standing(state, state.experiments[2], True) == "queued"
