@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from overnight.cli import output, services
+from overnight.cli import output, places, services
 from overnight.contracts.errors import OvernightError
 
 INTERRUPTED = 130
@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _call(words)
     except OvernightError as error:
-        output.fail(str(error))
+        output.fail(places.as_called(str(error)))
         return error.exit_code
     except KeyboardInterrupt:
         output.fail("interrupted")
@@ -42,11 +42,14 @@ def _call(words: list[str]) -> int:
         return INTERRUPTED
     except _usage_errors() as error:
         message = error.format_message() if hasattr(error, "format_message") else str(error)
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the whole help
+            sys.stderr.write(message + "\n")
+            return 2
         context = getattr(error, "ctx", None)
         if not message:  # no arguments at all: the help is shown already
             return 2
         path = context.command_path if context is not None else "overnight"
-        output.fail(f"{message} (see `{path} --help`)")
+        output.fail(f"{message} (see `{places.as_called(f'{path} --help')}`)")
         return 2
     return code if isinstance(code, int) else 0
 

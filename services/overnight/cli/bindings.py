@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from overnight.cli import options, output
+from overnight.cli import options, output, places
 from overnight.cli.options import HERE, AsJson
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ def init(
         from overnight.cli.running import Wish, carry_out
 
         raise typer.Exit(carry_out(Wish(repo=repo, flags={}, as_json=False)))
-    output.say("next: overnight run" + ("" if repo == HERE else f" {repo}"))
+    command = "overnight run" + ("" if repo == HERE else f" {shlex.quote(str(repo))}")
+    output.say(places.as_called(f"next: {command}"))
 
 
 def _as_json(done: Initialised) -> dict[str, object]:

@@ -56,11 +56,39 @@ def demo(
         "python": sys.executable,
     }
 
+    again = [] if experiments == IDEAS else ["--experiments", str(experiments)]
+    again += [] if runners is None else ["--runners", str(runners)]
+
     def dress(opened: Opened, head: Head) -> Head:
-        return _dress(opened, head, torch)
+        return _dress(opened, _with_next(opened, head, again), torch)
 
     wish = Wish(repo=made.repo, track=made.track, flags=flags, as_json=as_json, dress=dress)
     raise typer.Exit(carry_out(wish))
+
+
+def _with_next(opened: Opened, head: Head, words: list[str]) -> Head:
+    """What to do after a demo: go on with it, mend it, or take one's own repository."""
+    import shlex
+    from dataclasses import replace
+
+    from overnight.cli import places
+    from overnight.cli.running import was_ended_early
+    from overnight.contracts.rows import SessionClosed
+
+    where = places.shown(Path(opened.opening.repo), head.here)
+    again = shlex.join(["overnight", "demo", "--dir", where, *words])
+
+    def following(closed: SessionClosed | None) -> str:
+        if was_ended_early(closed):
+            return f"next: {again}  goes on"
+        if closed is not None and closed.outcome == "baseline_failed":
+            return head.following(closed)
+        return places.as_called(
+            "next: your own repo  ->  cd YOUR_REPO && overnight init && overnight run",
+            elsewhere=True,
+        )
+
+    return replace(head, following=following)
 
 
 def _dress(opened: Opened, head: Head, torch: str) -> Head:
@@ -97,7 +125,4 @@ def _dress(opened: Opened, head: Head, torch: str) -> Head:
         lines=(f"[1/4] python {platform.python_version()}, torch {torch} ok{resumed}",),
         ready_lines=ready_lines,
         done_prefix="[4/4] ",
-        following=lambda closed: (
-            "next: your own repo  ->  cd YOUR_REPO && overnight init && overnight run"
-        ),
     )

@@ -40,7 +40,7 @@ class LiveView:
         for line in head.lines or _default_lines(head):
             self._say(line)
         for note in head.notes:
-            self._say(f"note: {output.safe(note)}")
+            self._say(places.as_called(f"note: {output.safe(note)}"))
 
     def ready(self, ready: Ready) -> None:
         """All services work: what isolates the candidates, in one line; then the table begins."""
@@ -105,7 +105,7 @@ class LiveView:
             self._say(line)
         following = head.following(closed)
         if following:
-            self._say(following)
+            self._say(places.as_called(following))
 
     def close(self) -> None:
         """Until the reader has all."""

@@ -3,8 +3,35 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import shutil
+import sys
 from pathlib import Path
+
+#: `overnight VERB` in a sentence of ours, be it a hint or an error's fix.
+_CALL = re.compile(
+    r"(?<![\w/.-])overnight (?=(?:demo|init|run|status|watch|results|show|diff|log|wait|pause"
+    r"|resume|drain|stop|up|down|verify|ledger|--help)\b)"
+)
+
+
+def as_called(text: str, *, elsewhere: bool = False) -> str:
+    """*text* with its commands as they work from here; *elsewhere*: after a `cd` too."""
+    command = called(sys.argv[0], shutil.which("overnight"), Path.cwd(), elsewhere=elsewhere)
+    return _CALL.sub(lambda _: f"{command} ", text)
+
+
+def called(program: str, on_path: str | None, here: Path, *, elsewhere: bool = False) -> str:
+    """The command that *program* was started by: its name where the PATH finds it, else its place.
+
+    Not started by the script of that name (`python -m`): nothing is known but the name.
+    """
+    path = Path(os.path.normpath(here / program))
+    if path.name != "overnight" or (on_path is not None and here / on_path == path):
+        return "overnight"
+    named = str(path) if elsewhere else shown(path, here)
+    return shlex.quote(named if "/" in named else f"./{named}")
 
 
 def shown(path: Path, here: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ class Wish:
     flags: Mapping[str, object]
     as_json: bool
     tag: str | None = None
+    words: tuple[str, ...] = ()  #: flags to give again, so that it goes on as it is
     track: Path | None = None
     description: str = ""
     ready_fd: int | None = None  #: told when all services work; for `--detach`
@@ -77,7 +79,7 @@ class _Run:
         view = self._view
         watcher = Watcher(on_row=view.row, on_event=view.event, on_tick=self._tick)
         supervisor = self._supervisor = Supervisor(self._opened, watcher, environ)
-        view.opened(self._wish.dress(self._opened, _head(self._opened)))
+        view.opened(self._wish.dress(self._opened, _head(self._opened, self._wish)))
         try:
             closed = supervisor.run()
         except OvernightError as error:
@@ -112,7 +114,7 @@ class _Run:
             os.close(self._wish.ready_fd)
 
 
-def _head(opened: Opened) -> Head:
+def _head(opened: Opened, wish: Wish) -> Head:
     here = Path.cwd()
     option = places.dir_option(opened.files.root, here)
     head = Head(
@@ -127,13 +129,22 @@ def _head(opened: Opened) -> Head:
         notes=opened.notes,
     )
     repo = places.shown(Path(opened.opening.repo), here)
-    return replace(head, following=lambda closed: _following(closed, option, repo))
+    beside = wish.tag is not None and opened.files.root.name.endswith(f"-{wish.tag}")
+    again = ["overnight", "run", *([] if repo == "." else [repo])]
+    again += ["--tag", opened.tag] if beside else []
+    again += wish.words
+    return replace(head, following=lambda closed: _following(closed, option, shlex.join(again)))
 
 
-def _following(closed: SessionClosed | None, option: str, repo: str) -> str:
+def was_ended_early(closed: SessionClosed | None) -> bool:
+    """Is there more to do, which the same command goes on with?"""
+    return closed is None or closed.outcome in ("stopped", "drained")
+
+
+def _following(closed: SessionClosed | None, option: str, again: str) -> str:
     """The one next command."""
     if closed is not None and closed.outcome == "baseline_failed":
         return f"next: overnight log 1{option}"
-    if closed is None or closed.outcome in ("stopped", "drained"):
-        return f"next: overnight run{'' if repo == '.' else f' {repo}'}  goes on"
+    if was_ended_early(closed):
+        return f"next: {again}  goes on"
     return f"next: overnight results --top 10{option}"

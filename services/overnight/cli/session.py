@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,16 +38,17 @@ def run(
     if detach:
         from overnight.cli.stack import start_detached
 
-        raise typer.Exit(start_detached(repo, tag, _words(context), as_json))
+        raise typer.Exit(start_detached(repo, tag, _words(context, WORDS), as_json))
     from overnight.cli.running import carry_out
 
-    raise typer.Exit(carry_out(_wish(context.params)))
+    raise typer.Exit(carry_out(_wish(context)))
 
 
-def _wish(given: dict[str, object]) -> Wish:
+def _wish(context: typer.Context) -> Wish:
     from overnight.cli.running import Wish
     from overnight.sessions.demo import track_of
 
+    given: dict[str, object] = context.params
     repo = given["repo"]
     assert isinstance(repo, Path)
     flags = {key: given[name] for name, (key, _) in FLAGS.items()}
@@ -54,6 +56,7 @@ def _wish(given: dict[str, object]) -> Wish:
     return Wish(
         repo=repo,
         tag=tag if isinstance(tag, str) else None,
+        words=tuple(_words(context, FLAGS)),
         track=track_of(repo),
         flags=flags,
         description=str(given["description"] or ""),
@@ -72,16 +75,18 @@ FLAGS = {
     "gate": ("gate", "--gate"),
     "seed": ("seed", "--seed"),
 }
+WORDS = (*FLAGS, "tag", "description")
 
 
-def _words(context: typer.Context) -> list[str]:
-    """What was given beside the repository, as words for another `run`."""
+def _words(context: typer.Context, names: Iterable[str]) -> list[str]:
+    """What was given of *names*, as words for another `run`."""
     found = []
     named = {name: flag for name, (_, flag) in FLAGS.items()}
-    for name, flag in {**named, "tag": "--tag", "description": "--desc"}.items():
+    flags = {**named, "tag": "--tag", "description": "--desc"}
+    for name in names:
         value = context.params[name]
         if value not in (None, ""):
-            found += [flag, str(value)]
+            found += [flags[name], str(value)]
     return found
 
 

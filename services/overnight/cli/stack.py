@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from overnight.cli import options, output
+from overnight.cli import options, output, places
 from overnight.cli.options import HERE, AsJson, Dir, Tag, session
 
 
@@ -43,7 +43,9 @@ def start_detached(repo: Path, tag: str | None, words: Sequence[str], as_json: b
         output.say(f"session {now['tag']} runs in the background (pid {pid})")
         for name, url in sorted(now["endpoints"].items()):
             output.say(f"  {name:<9} {url}")
-        output.say("next: overnight watch, overnight status, overnight down")
+        where = places.dir_option(Path(now["session_dir"]), Path.cwd())
+        verbs = (f"overnight {verb}{where}" for verb in ("watch", "status", "down"))
+        output.say(places.as_called(f"next: {', '.join(verbs)}"))
     return 0
 
 

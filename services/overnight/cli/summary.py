@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +37,8 @@ def status_lines(status: Mapping[str, Any], here: Path) -> list[str]:
     """A few lines about a session."""
     state = status["state"]
     if status["pid"] is None and state not in ("closed", "new"):
-        state = f"{state}, but no stack runs: `overnight run` goes on"
+        again = places.as_called(f"overnight run{_which(status, here)}")
+        state = f"{state}, but no stack runs: `{again}` goes on"
     why = f" ({one_line(status['why'], 200)})" if status["why"] else ""
     lines = [f"session {status['tag']}: {state}{why}"]
     best = status["best"]
@@ -53,6 +55,15 @@ def status_lines(status: Mapping[str, Any], here: Path) -> list[str]:
     return lines
 
 
+def _which(status: Mapping[str, Any], here: Path) -> str:
+    """` REPO --tag TAG` for `run`, without what it finds by itself."""
+    root = Path(status["session_dir"])
+    repo = places.shown(root.parent, here)
+    return ("" if repo == "." else f" {shlex.quote(repo)}") + (
+        f" --tag {status['tag']}" if root.name.endswith(f"-{status['tag']}") else ""
+    )
+
+
 def _unfinished(status: Mapping[str, Any]) -> str:
     if status["interrupted"]:
         again = "run" if status["interrupted"] > 1 else "runs"
@@ -63,12 +74,13 @@ def _unfinished(status: Mapping[str, Any]) -> str:
 def ending_lines(ending: Ending) -> list[str]:
     """The end of a run: the best, what was kept, where it lies, whether the ledger is whole."""
     option = places.dir_option(ending.files.root, ending.here)
+    path = kept_path(ending.state)
     lines = [_headline(ending)]
     lines += _best(ending)
     lines.append(
         f"  files     {places.shown(ending.files.root, ending.here)}/"
         "{results.tsv,experiments.jsonl}"
-        + (f"   diff  overnight diff best{option}" if kept_path(ending.state) else "")
+        + (f"   diff  {places.as_called(f'overnight diff best{option}')}" if path else "")
     )
     lines.append(
         f"  verify    {_verified(ending.files)}   disk  "

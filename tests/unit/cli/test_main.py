@@ -81,13 +81,15 @@ def test_wrong_words_are_exit_2_and_point_to_the_help(
     assert "--help" in err
 
 
-def test_without_a_verb_the_help_is_shown_and_it_is_exit_2(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize("words", [[], ["ledger"]])
+def test_without_a_verb_the_whole_help_is_shown_and_it_is_exit_2(
+    words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([]) == 2
+    assert main(words) == 2
     out, err = capsys.readouterr()
 
-    assert "Usage: overnight" in out + err
+    assert (out + err).lstrip().startswith(f"Usage: {' '.join(['overnight', *words])}")
+    assert (out + err).count("\n") > 5
 
 
 def test_services_get_all_arguments_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,6 +118,36 @@ def test_counts_leave_out_what_did_not_happen() -> None:
 
 
 @pytest.mark.parametrize(
+    ("program", "on_path", "wanted"),
+    [
+        ("/w/.venv/bin/overnight", None, ".venv/bin/overnight"),
+        (".venv/bin/overnight", "/usr/bin/overnight", ".venv/bin/overnight"),
+        ("/w/.venv/bin/overnight", "/w/.venv/bin/overnight", "overnight"),
+        ("/w/overnight", None, "./overnight"),
+        ("/o p/bin/overnight", None, "'/o p/bin/overnight'"),
+        ("/w/overnight/cli/__main__.py", None, "overnight"),
+    ],
+)
+def test_a_hint_names_the_command_as_it_works_from_here(
+    program: str, on_path: str | None, wanted: str
+) -> None:
+    assert places.called(program, on_path, Path("/w")) == wanted
+
+
+def test_a_hint_for_another_folder_names_the_whole_path() -> None:
+    assert places.called("bin/overnight", None, Path("/w"), elsewhere=True) == "/w/bin/overnight"
+
+
+def test_only_commands_in_a_sentence_are_named_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["/w/bin/overnight"])
+    monkeypatch.setattr("shutil.which", lambda _: None)
+
+    assert places.as_called("`overnight run` in /a/overnight up, overnight is") == (
+        "`/w/bin/overnight run` in /a/overnight up, overnight is"
+    )
+
+
+@pytest.mark.parametrize(
     ("root", "wanted"),
     [
         ("/w/sandbox", ""),
