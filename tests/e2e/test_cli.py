@@ -141,7 +141,7 @@ def test_asking_a_session_that_nobody_runs_is_exit_3_and_names_the_verb(
     finished: tuple[Cli, Path, Done],
 ) -> None:
     cli, repo, _ = finished
-    for words in (("stop",), ("pause",), ("resume",), ("drain",), ("wait", 99)):
+    for words in (("stop",), ("pause",), ("resume",), ("drain",)):
         done = cli.inside(*words, "--dir", repo)
 
         assert (done.code, done.out) == (3, "")
@@ -155,6 +155,7 @@ def test_what_does_not_exist_is_one_line_and_exit_2(finished: tuple[Cli, Path, D
     for words in (
         ("show", 77, "--dir", repo),
         ("log", 77, "--dir", repo),
+        ("wait", 99, "--dir", repo),
         ("diff", "worst", "--dir", repo),
         ("log", 1, "--attempt", 9, "--dir", repo),
         ("results", "--status", "good", "--dir", repo),

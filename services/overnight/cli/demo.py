@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from overnight.cli.numbers import amount, whole
 from overnight.cli.options import AsJson, Gate, Runners, Seed
 
 if TYPE_CHECKING:
@@ -24,8 +25,16 @@ START_UP_SECONDS = 6.0  #: beside the budget: imports, evaluation, the sandbox, 
 
 
 def demo(
-    experiments: Annotated[int, typer.Option(min=0, help="ideas, beside the baseline")] = IDEAS,
-    budget: Annotated[float | None, typer.Option(help="of each, as the gate counts")] = None,
+    experiments: Annotated[
+        int,
+        typer.Option(
+            parser=whole("--experiments", 0), metavar="N", help="ideas, beside the baseline"
+        ),
+    ] = IDEAS,
+    budget: Annotated[
+        float | None,
+        typer.Option(parser=amount("--budget"), metavar="N", help="of each, as the gate counts"),
+    ] = None,
     directory: Annotated[
         Path | None, typer.Option("--dir", help="default: a new folder below ./demo")
     ] = None,

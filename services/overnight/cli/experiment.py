@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from overnight.cli import output
+from overnight.cli.numbers import amount, whole
 from overnight.cli.options import HERE, AsJson, Dir, Tag, Which, session
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ Raw = Annotated[bool, typer.Option("--raw", help="as it is, terminal escapes inc
 
 def results(
     tag: Tag = None,
-    top: Annotated[int | None, typer.Option(min=1, help="only the best N")] = None,
+    top: Annotated[
+        int | None, typer.Option(parser=whole("--top", 1), metavar="N", help="only the best N")
+    ] = None,
     status: Annotated[str | None, typer.Option(help="only these, e.g. keep or crash")] = None,
     directory: Dir = HERE,
     as_json: AsJson = False,
@@ -137,8 +140,14 @@ def _coloured(text: str) -> None:
 def log(
     which: Which,
     tag: Tag = None,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=1, help="from the end")] = 200,
-    attempt: Annotated[int | None, typer.Option(min=1, help="default: the last one")] = None,
+    lines: Annotated[
+        int,
+        typer.Option("--lines", "-n", parser=whole("--lines", 1), metavar="N", help="from the end"),
+    ] = 200,
+    attempt: Annotated[
+        int | None,
+        typer.Option(parser=whole("--attempt", 1), metavar="N", help="default: the last one"),
+    ] = None,
     directory: Dir = HERE,
     raw: Raw = False,
     as_json: AsJson = False,
@@ -165,9 +174,14 @@ def log(
 
 
 def wait(
-    which: Annotated[int, typer.Argument(metavar="ID", min=1, help="an experiment's number")],
+    which: Annotated[
+        int, typer.Argument(metavar="ID", parser=whole("ID", 1), help="an experiment's number")
+    ],
     tag: Tag = None,
-    timeout: Annotated[float, typer.Option(help="seconds")] = 600.0,
+    timeout: Annotated[
+        float,
+        typer.Option(parser=amount("--timeout", or_zero=True), metavar="SECONDS", help="to wait"),
+    ] = 600.0,
     directory: Dir = HERE,
     as_json: AsJson = False,
 ) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from overnight.cli.numbers import amount, whole
+
 if TYPE_CHECKING:
     from overnight.sessions.locate import Found
 
@@ -21,15 +23,31 @@ Repo = Annotated[Path, typer.Argument(help="the repository")]
 #: Of a run. Each is None when it is not given, so that the files decide.
 RunTag = Annotated[str | None, typer.Option("--tag", help="session's name; default: today's")]
 Maximum = Annotated[
-    int | None, typer.Option("--max", min=0, help="ideas in total, without the baseline")
+    int | None,
+    typer.Option(
+        "--max", parser=whole("--max", 0), metavar="N", help="ideas in total, without the baseline"
+    ),
 ]
-Hours = Annotated[float | None, typer.Option(help="stop after so long")]
+Hours = Annotated[
+    float | None, typer.Option(parser=amount("--hours"), metavar="N", help="stop after so long")
+]
 Description = Annotated[str, typer.Option("--desc", help="your own words, shown by status")]
 Proposer = Annotated[str | None, typer.Option(help="search or random")]
-Runners = Annotated[int | None, typer.Option(help="at a time; default: one a CPU")]
-Budget = Annotated[float | None, typer.Option(help="of each experiment, as the gate counts")]
+Runners = Annotated[
+    int | None,
+    typer.Option(parser=whole("--runners", 1), metavar="N", help="at a time; default: one a CPU"),
+]
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        parser=amount("--budget"), metavar="N", help="of each experiment, as the gate counts"
+    ),
+]
 Gate = Annotated[str | None, typer.Option(help="time, cpu_time, epochs or steps")]
-Seed = Annotated[int | None, typer.Option(help="of proposer and candidates")]
+Seed = Annotated[
+    int | None,
+    typer.Option(parser=whole("--seed", 0), metavar="N", help="of proposer and candidates"),
+]
 
 HERE = Path()
 

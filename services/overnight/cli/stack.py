@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from overnight.cli import options, output, places
+from overnight.cli.numbers import amount
 from overnight.cli.options import HERE, AsJson, Dir, Tag, session
 
 
@@ -52,7 +53,14 @@ def start_detached(repo: Path, tag: str | None, words: Sequence[str], as_json: b
 def down(
     tag: Tag = None,
     directory: Dir = HERE,
-    timeout: Annotated[float, typer.Option(help="seconds until it is ended by signals")] = 60.0,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            parser=amount("--timeout", or_zero=True),
+            metavar="SECONDS",
+            help="until it is ended by signals",
+        ),
+    ] = 60.0,
     as_json: AsJson = False,
 ) -> None:
     """End a session's services. What runs is cancelled and runs again on `up`."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from overnight.cli import output
+from overnight.cli.numbers import amount
 from overnight.cli.options import HERE, AsJson, Dir, Tag, session
 
 if TYPE_CHECKING:
@@ -43,7 +44,10 @@ def stop(
     directory: Dir = HERE,
     why: Why = "",
     wait: Annotated[bool, typer.Option(help="until the session is closed")] = True,
-    timeout: Annotated[float, typer.Option(help="seconds to wait")] = 120.0,
+    timeout: Annotated[
+        float,
+        typer.Option(parser=amount("--timeout", or_zero=True), metavar="SECONDS", help="to wait"),
+    ] = 120.0,
     as_json: AsJson = False,
 ) -> None:
     """End what runs as cancelled (it runs again on resume), then close."""

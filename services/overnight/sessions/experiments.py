@@ -149,6 +149,7 @@ def wait_decided(files: SessionFiles, which: int, *, timeout_seconds: float) -> 
     """The session's state as soon as that experiment is decided.
 
     Raises:
+        UsageError: no such experiment, and nothing runs that could still propose it.
         InfrastructureError: not in time, or nothing runs that could decide it.
     """
     deadline = time.monotonic() + timeout_seconds
@@ -160,6 +161,8 @@ def wait_decided(files: SessionFiles, which: int, *, timeout_seconds: float) -> 
         experiment = state.experiments.get(which)
         if experiment is not None and experiment.decision is not None:
             return state
+        if not runs and experiment is None:
+            find_experiment(state, str(which))  # says which there are
         if not runs:
             raise InfrastructureError(
                 f"experiment {which} is not decided and no stack runs for this session: "

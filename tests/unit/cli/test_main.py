@@ -68,7 +68,7 @@ def test_an_interrupt_is_130_without_a_traceback(
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["nope"], ["show"], ["run", "--max", "x"], ["--nope"]])
+@pytest.mark.parametrize("words", [["nope"], ["show"], ["run", "--max"], ["--nope"]])
 def test_wrong_words_are_exit_2_and_point_to_the_help(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,6 +79,25 @@ def test_wrong_words_are_exit_2_and_point_to_the_help(
     assert err.startswith("overnight: ")
     assert err.count("\n") == 1
     assert "--help" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("run --max abc", "--max: must be a whole number, 0 or more, not abc"),
+        ("run --max -1", "--max: must be a whole number, 0 or more, not -1"),
+        ("results --top 0", "--top: must be a whole number, 1 or more, not 0"),
+        ("run --hours x", "--hours: must be a number above 0, not x"),
+        ("run --budget nan", "--budget: must be a number above 0, not nan"),
+        ("wait one", "ID: must be a whole number, 1 or more, not one"),
+        ("stop --timeout -1", "--timeout: must be a number, 0 or more, not -1"),
+    ],
+)
+def test_a_number_that_is_none_is_refused_in_our_words(
+    words: str, wanted: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words.split()) == 2
+    assert capsys.readouterr() == ("", f"overnight: {wanted}\n")
 
 
 @pytest.mark.parametrize("words", [[], ["ledger"]])
