@@ -23,6 +23,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OvernightError as error:
         output.fail(places.as_called(str(error)))
         return error.exit_code
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        output.fail(f"{where}{error.strerror or error}")
+        return OvernightError.exit_code
     except KeyboardInterrupt:
         output.fail("interrupted")
         return INTERRUPTED

@@ -50,16 +50,18 @@ def _table(state: SessionState, chosen: list[ExperimentState], runs: bool) -> No
     from overnight.sessions.view import standing
 
     metric = state.config.metric.name if state.config else "metric"
-    lines: list[Text | str] = [Text(words.heading(metric), "bold")]
+    wide = words.columns(output.width())
+    lines: list[Text | str] = [Text(words.heading(metric, wide), "bold")]
     for experiment in chosen:
         if experiment.decision is None:
-            what = words.knob(experiment.proposed.hypothesis)
+            what = words.knob(experiment.proposed.hypothesis, wide.what)
             lines.append(
                 Text(f"  {experiment.id:03d}   {what}  {standing(state, experiment, runs)}", "dim")
             )
         else:
-            left, right = words.row(state, experiment, experiment.decision)
-            lines.append(Text(left).append(right, words.style(experiment.decision.verdict)))
+            style = words.style(experiment.decision.verdict)
+            for left, right in words.row_lines(state, experiment, experiment.decision, wide):
+                lines.append(Text(left).append(right, style))
     output.show(*lines)
 
 

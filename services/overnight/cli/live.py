@@ -69,8 +69,10 @@ class LiveView:
             self._start()
         elif isinstance(body, Decision):
             self._table()
-            left, right = words.row(state, state.experiments[body.id], body)
-            self._say(Text(left).append(right, words.style(body.verdict)))
+            wide = words.columns(output.width())
+            experiment = state.experiments[body.id]
+            for left, right in words.row_lines(state, experiment, body, wide):
+                self._say(Text(left).append(right, words.style(body.verdict)))
         elif isinstance(body, ExperimentResult):
             self._result(body, row)
         elif isinstance(body, Control) and body.action is not ControlAction.STOP:
@@ -100,12 +102,13 @@ class LiveView:
             failed=failed,
         )
         first, *rest = ending_lines(ending)
-        self._say(Text(f"{head.done_prefix}{first}", "bold"))
+        for line in words.fold(f"{head.done_prefix}{first}", output.width()):
+            self._say(Text(line, "bold"))
         for line in rest:
             self._say(line)
         following = head.following(closed)
         if following:
-            self._say(places.as_called(following))
+            self._say(Text(places.as_called(following)))  # to be copied: never folded
 
     def close(self) -> None:
         """Until the reader has all."""
@@ -130,7 +133,8 @@ class LiveView:
     def _table(self) -> None:
         if not self._headed:
             self._headed = True
-            self._say(Text(words.heading(self._require_head().metric), "bold"))
+            wide = words.columns(output.width())
+            self._say(Text(words.heading(self._require_head().metric, wide), "bold"))
 
     def _running(self) -> str:
         ids = ", ".join(f"{i:03d}" for i, since in self._since.items() if since is not None)
@@ -151,11 +155,15 @@ class LiveView:
         return f"  {ideas}{of} ideas, {words.duration(now - self._started)}  |  {running}"
 
     def _warn(self, text: str) -> None:
-        self._say(Text(f"  !     {text}", "yellow"))
+        for line in words.fold(f"  !     {text}", output.width()):
+            self._say(Text(line, "yellow"))
 
     def _say(self, text: Text | str) -> None:
+        """A line of a table, or a line of facts, which is folded to fit."""
         self._clear()
-        self._console.print(text, soft_wrap=True)
+        lines = words.fold(text, output.width()) if isinstance(text, str) else [text]
+        for line in lines:
+            self._console.print(line, soft_wrap=True)
 
     def _clear(self) -> None:
         if self._below:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import shutil
 import sys
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -78,6 +79,11 @@ def is_terminal() -> bool:
         return sys.stdout.isatty()
     except ValueError:
         return False
+
+
+def width() -> int | None:
+    """Columns of the terminal on standard output; None: it is none."""
+    return shutil.get_terminal_size().columns if is_terminal() else None
 
 
 def prepare() -> None:

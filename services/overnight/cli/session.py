@@ -92,6 +92,7 @@ def _words(context: typer.Context, names: Iterable[str]) -> list[str]:
 
 def status(tag: Tag = None, directory: Dir = HERE, as_json: AsJson = False) -> None:
     """How a session stands."""
+    from overnight.cli import words
     from overnight.cli.summary import status_lines
     from overnight.sessions.view import current_status
 
@@ -100,7 +101,7 @@ def status(tag: Tag = None, directory: Dir = HERE, as_json: AsJson = False) -> N
         output.emit(now)
         return
     for line in status_lines(now, Path.cwd()):
-        output.say(line)
+        output.say("\n".join(words.fold(line, output.width())))
 
 
 def watch(tag: Tag = None, directory: Dir = HERE, as_json: AsJson = False) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from overnight.contracts.experiment import Decision
 from overnight.contracts.status import Role, Status
@@ -11,6 +14,63 @@ from overnight.ledger.fold import ExperimentState, SessionState
 
 WHAT_COLUMNS = 40
 VERDICT_CHARS = 72
+_AROUND_WHAT = len("  001   ") + len(" ") + len(" ") + 9 + len("  ")  #: and around the metric
+_UNDER = " " * len("  001   ")
+_RIGHT_COLUMNS = 27  #: what most verdicts take, with their time
+
+
+@dataclass(frozen=True)
+class Columns:
+    """How wide the parts of a table's line are."""
+
+    what: int = WHAT_COLUMNS
+    metric: int = 12
+    right: int | None = None  #: verdict and time; None: as long as they are
+
+    @property
+    def width(self) -> int:
+        """Of the whole line, when it has bounds."""
+        return _AROUND_WHAT + self.what + self.metric + (self.right or VERDICT_CHARS)
+
+
+#: Where nobody counts columns: files and pipes.
+WIDE = Columns()
+
+
+def columns(width: int | None) -> Columns:
+    """The table on a terminal of *width* columns; None: not a terminal."""
+    if width is None:
+        return WIDE
+    metric = WIDE.metric if width >= 100 else 10
+    around = _AROUND_WHAT + metric
+    what = min(WHAT_COLUMNS, max(12, width - around - _RIGHT_COLUMNS))
+    return Columns(what, metric, max(12, width - around - what))
+
+
+def fold(line: str, width: int | None) -> list[str]:
+    """A line of facts, in as many lines as *width* needs. It is cut between facts if it can be.
+
+    Facts stand three spaces apart. What has no space in it, like a path, is never cut.
+    """
+    if width is None or len(line) <= width:
+        return [line]
+    label = re.match(r"(?: {2}\S+ +| *\S+ )", line)
+    at = len(label.group()) if label else 0
+    facts: list[str] = []
+    for fact in re.split(r"(?<=\S) {3}(?=\S)", line[at:]):
+        if facts and at + len(facts[-1]) + 3 + len(fact) <= width:
+            facts[-1] += f"   {fact}"
+        else:
+            facts.append(fact)
+    lines = [
+        part
+        for fact in facts
+        for part in textwrap.wrap(
+            fact, max(20, width - at), break_long_words=False, break_on_hyphens=False
+        )
+    ]
+    return [(" " * at if number else line[:at]) + part for number, part in enumerate(lines)]
+
 
 #: What a reason is to a person; others are shown as they are, with spaces.
 _REASONS = {
@@ -93,22 +153,47 @@ def style(status: Status) -> str:
     return _STYLES.get(status, "")
 
 
-def heading(metric: str) -> str:
-    """Over the columns of `row`."""
-    name = one_line(metric, 12)
-    return f"  {'id':<5} {'what':<{WHAT_COLUMNS}} {name:>12} {'delta':>9}  verdict"
+def heading(metric: str, wide: Columns = WIDE) -> str:
+    """Over the columns of `row`. `vs best`: against what was the best at that moment."""
+    name = one_line(metric, wide.metric)
+    return f"  {'id':<5} {'what':<{wide.what}} {name:>{wide.metric}} {'vs best':>9}  verdict"
 
 
-def row(state: SessionState, experiment: ExperimentState, decision: Decision) -> tuple[str, str]:
+def row(
+    state: SessionState, experiment: ExperimentState, decision: Decision, wide: Columns = WIDE
+) -> tuple[str, str]:
     """One decided experiment: its columns before the verdict, and the verdict with its time."""
     final = experiment.final
     metric = final.metric if final else None
     before = state.metric_of(decision.incumbent_before)
     delta = "" if metric is None or before is None else f"{metric - before:+.4f}"
-    what = knob(experiment.proposed.hypothesis)
-    left = f"  {experiment.id:03d}   {what:<{WHAT_COLUMNS}} {number(metric):>12} {delta:>9}  "
+    what = knob(experiment.proposed.hypothesis, wide.what)
+    left = (
+        f"  {experiment.id:03d}   {what:<{wide.what}} {number(metric):>{wide.metric}} {delta:>9}  "
+    )
     took = f"  {duration(final.runtime_s)}" if final else ""
-    return left, f"{verdict(experiment, decision)}{took}"
+    told = verdict(experiment, decision)
+    room = len(told) if wide.right is None else max(8, wide.right - len(took))
+    if len(told) > room and decision.verdict in _TELLING:
+        told = decision.verdict.value  # the rest is `below`
+    return left, f"{one_line(told, room)}{took}"
+
+
+def row_lines(
+    state: SessionState, experiment: ExperimentState, decision: Decision, wide: Columns
+) -> list[tuple[str, str]]:
+    """`row`, and below it what had no room there."""
+    rest = below(experiment, decision, wide)
+    return [row(state, experiment, decision, wide), *([rest] if rest else [])]
+
+
+def below(experiment: ExperimentState, decision: Decision, wide: Columns) -> tuple[str, str] | None:
+    """A line for what a narrow table has no room for: space, and the whole verdict."""
+    told = verdict(experiment, decision)
+    took = len(f"  {duration(experiment.final.runtime_s)}") if experiment.final else 0
+    if wide.right is None or decision.verdict not in _TELLING or len(told) + took <= wide.right:
+        return None
+    return _UNDER, one_line(told, wide.width - len(_UNDER))
 
 
 def in_counts(counts: Mapping[str, int]) -> str:

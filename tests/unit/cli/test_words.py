@@ -88,6 +88,69 @@ def test_a_row_is_one_inert_line_with_its_columns_in_place(hypothesis: str, deta
     assert len((left + right).splitlines()) == 1
 
 
+@given(st.text(max_size=300), st.text(max_size=300), st.integers(64, 160))
+def test_a_table_fits_its_terminal(hypothesis: str, detail: str, width: int) -> None:
+    ran = experiment(hypothesis or "x", detail=detail.encode(errors="replace").decode())
+    wide = words.columns(width)
+    lines = words.row_lines(SessionState(), ran, decision(Status.CRASH, "exit_code"), wide)
+    head = words.heading("a_long_name_of_a_metric", wide)
+
+    assert max(len(left + right) for left, right in lines) <= width
+    assert len(lines[0][0]) == head.index("verdict")
+    if len(lines) == 1:
+        assert lines[0][1].startswith(words.verdict(ran, decision(Status.CRASH, "exit_code")))
+
+
+def test_at_80_columns_the_table_still_says_what_and_how() -> None:
+    ran = experiment("MATRIX_LR 0.04 -> 0.08: why", runtime_s=59.0)
+    left, right = words.row(
+        SessionState(), ran, decision(Status.DISCARD, "equal"), words.columns(80)
+    )
+
+    assert "MATRIX_LR 0.04 -> 0.08 " in left
+    assert right == "discard: no better  59 s"
+
+
+def test_at_80_columns_a_reason_that_has_no_room_stands_below() -> None:
+    ran = experiment("LR 1 -> 2: why", detail="ValueError: the loss is no number", metric=None)
+    first, rest = words.row_lines(
+        SessionState(), ran, decision(Status.CRASH, "exit_code"), words.columns(80)
+    )
+
+    assert first[1] == "crash  12 s"
+    assert rest == (" " * 8, "crash: ValueError: the loss is no number")
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("short   line", ["short   line"]),
+        (
+            "[2/4] a redis, a runner up in 1 s   sandbox: namespaces, no network",
+            ["[2/4] a redis, a runner up in 1 s", "      sandbox: namespaces, no network"],
+        ),
+        (
+            "  best      003   loss 1.9   13 % better than it was",
+            ["  best      003   loss 1.9", "            13 % better than it was"],
+        ),
+        (
+            "  files     /a/long/path/to/somewhere/else/x.tsv   diff  overnight diff best",
+            [
+                "  files     /a/long/path/to/somewhere/else/x.tsv",
+                "            diff  overnight diff best",
+            ],
+        ),
+        (
+            "next: one two three four five six seven eight",
+            ["next: one two three four five six seven", "      eight"],
+        ),
+    ],
+)
+def test_a_line_of_facts_is_cut_between_facts(line: str, wanted: list[str]) -> None:
+    assert words.fold(line, 40) == wanted
+    assert words.fold(line, None) == [line]
+
+
 def test_a_hypothesis_is_called_by_the_short_name_before_its_reason() -> None:
     assert words.knob("LR 0.1 -> 0.2: a larger step may help") == "LR 0.1 -> 0.2"
     assert words.knob("no colon here") == "no colon here"
