@@ -15,6 +15,7 @@ from overnight.contracts.rows import Control, Row, SessionClosed
 from overnight.contracts.status import UNFINISHED, ControlAction, RowKind
 from overnight.ledger.chain import body_of
 from overnight.ledger.fold import SessionState, is_final
+from overnight.sessions.view import idea_counts
 
 REFRESH_SECONDS = 0.25
 CLEAR_LINE = "\r\x1b[2K"
@@ -150,7 +151,7 @@ class LiveView:
             told.append(f"{experiment_id:03d} {what} {words.duration(now - since)}")
         limit = state.config.policy.limits.experiments if state.config else None
         of = f"/{limit}" if limit is not None else ""
-        ideas = sum(1 for e in state.experiments.values() if e.id != 1 and e.decision is not None)
+        ideas = sum(idea_counts(state).values())
         running = "  |  ".join(told) or state.run_state.value
         return f"  {ideas}{of} ideas, {words.duration(now - self._started)}  |  {running}"
 

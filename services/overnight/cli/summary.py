@@ -16,7 +16,7 @@ from overnight.contracts.untrusted import one_line
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import SessionState
 from overnight.sessions.verify import verify
-from overnight.sessions.view import gain_percent, kept_path, survivors
+from overnight.sessions.view import gain_percent, idea_counts, kept_path, survivors
 
 _KNOBS_SHOWN = 6
 
@@ -47,7 +47,7 @@ def status_lines(status: Mapping[str, Any], here: Path) -> list[str]:
             f"  best      {best['id']:03d}   {status['metric']} {words.number(best['metric'])}"
             f"   baseline {words.number(status['baseline'])}"
         )
-    lines.append(f"  tried     {words.in_counts(status['counts'])}; {_unfinished(status)}")
+    lines.append(f"  tried     {_tried(status)}; {_unfinished(status)}")
     if status["description"]:
         lines.append(f"  about     {one_line(status['description'], 200)}")
     lines.append(f"  files     {places.shown(Path(status['session_dir']), here)}")
@@ -62,6 +62,14 @@ def _which(status: Mapping[str, Any], here: Path) -> str:
     return ("" if repo == "." else f" {shlex.quote(repo)}") + (
         f" --tag {status['tag']}" if root.name.endswith(f"-{status['tag']}") else ""
     )
+
+
+def _tried(status: Mapping[str, Any]) -> str:
+    if not sum(status["counts"].values()):
+        return words.in_counts({})
+    tried = sum(status["ideas"].values())
+    told = f": {words.in_counts(status['ideas'])}" if tried else ""
+    return f"the baseline and {words.ideas(tried)}{told}"
 
 
 def _unfinished(status: Mapping[str, Any]) -> str:
@@ -91,7 +99,7 @@ def ending_lines(ending: Ending) -> list[str]:
 
 def _headline(ending: Ending) -> str:
     state, closed = ending.state, ending.closed
-    decided = sum(1 for e in state.experiments.values() if e.decision is not None)
+    decided = sum(idea_counts(state).values())
     lost = sum(1 for e in state.experiments.values() if e.status is Status.INFRA)
     left, uncounted = survivors(state)
     running = f"{left} left running" if left or not uncounted else "not all ends seen"
@@ -102,7 +110,7 @@ def _headline(ending: Ending) -> str:
     if closed is not None and closed.outcome in ("baseline_failed", "exhausted"):
         why = f" ({one_line(closed.detail, 200)})"
     return (
-        f"{word}{why}: {decided} experiments in {words.duration(ending.seconds)}, "
+        f"{word}{why}: {words.ideas(decided)} in {words.duration(ending.seconds)}, "
         f"{lost} lost, {running}"
     )
 
@@ -121,29 +129,18 @@ def _best(ending: Ending) -> list[str]:
     if state.incumbent == 1:
         better = "   the baseline: nothing was better"
     path = kept_path(state)
-    ideas = sum(1 for e in state.experiments.values() if e.id != 1 and e.decision is not None)
     kept = "; ".join(words.knob(e.proposed.hypothesis, 60) for e in path[-_KNOBS_SHOWN:])
     more = "... " if len(path) > _KNOBS_SHOWN else ""
-    others = _counts(state) | {Status.KEEP.value: 0}
-    overtaken = (
-        sum(1 for e in state.experiments.values() if e.status is Status.KEEP) - 1 - len(path)
-    )
-    told = [f"{len(path)} of {ideas} ideas"]
-    told += [f"{overtaken} kept and overtaken"] if overtaken else []
+    tried = idea_counts(state)
+    overtaken = tried[Status.KEEP] - len(path)
+    others = tried | {Status.KEEP.value: 0}
+    told = [f"{len(path)} of {words.ideas(sum(tried.values()))}"]
+    told += [f"{overtaken} overtaken (better too, but not in the best)"] if overtaken else []
     told += [words.in_counts(others)] if any(others.values()) else []
     return [
         f"  best      {state.incumbent:03d}   {metric.name} {words.number(best)}{better}",
         f"  kept      {more}{kept or 'nothing'}: {', '.join(told)}",
     ]
-
-
-def _counts(state: SessionState) -> dict[str, int]:
-    tally: dict[str, int] = {}
-    for experiment in state.experiments.values():
-        if experiment.status is not None:
-            name = experiment.status.value
-            tally[name] = tally.get(name, 0) + 1
-    return tally
 
 
 def _verified(files: SessionFiles) -> str:

@@ -196,6 +196,11 @@ def below(experiment: ExperimentState, decision: Decision, wide: Columns) -> tup
     return _UNDER, one_line(told, wide.width - len(_UNDER))
 
 
+def ideas(count: int) -> str:
+    """`1 idea`, `6 ideas`."""
+    return "1 idea" if count == 1 else f"{count} ideas"
+
+
 def in_counts(counts: Mapping[str, int]) -> str:
     """`3 kept, 11 discarded, 2 crashes`; what did not happen is left out."""
     parts = [

@@ -187,7 +187,8 @@ def _enough(state: SessionState, queue: QueueView) -> Close | None:
     assert state.config is not None  # opened
     limit = state.config.policy.limits.experiments
     if limit is not None and state.candidates >= limit:
-        return Close("done", f"{state.candidates} experiments")
+        ideas = "1 idea" if state.candidates == 1 else f"{state.candidates} ideas"
+        return Close("done", ideas)
     best, target = state.metric_of(state.incumbent), state.config.metric.target
     if target is not None and best is not None and not state.config.metric.better(target, best):
         return Close("done", f"target {target} reached")

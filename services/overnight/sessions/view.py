@@ -37,6 +37,7 @@ def status_object(
         "baseline": state.metric_of(1) if state.baseline else None,
         "best": None if best is None else {"id": best, "metric": state.metric_of(best)},
         "counts": counts(state),
+        "ideas": idea_counts(state),
         "candidates": state.candidates,
         "description": state.opened.description if state.opened else "",
         "in_flight": unfinished if live else 0,
@@ -45,6 +46,15 @@ def status_object(
         "session_dir": str(files.root),
         "endpoints": endpoints,
     }
+
+
+def idea_counts(state: SessionState) -> dict[str, int]:
+    """Decided ideas by verdict, as `counts` without the baseline: that one is no idea."""
+    tally = counts(state)
+    baseline = state.baseline
+    if baseline is not None and baseline.decision is not None:
+        tally[baseline.decision.verdict.value] -= 1
+    return tally
 
 
 def goes_on(state: SessionState, runs: bool) -> bool:

@@ -8,10 +8,11 @@ import pytest
 
 from overnight.cli.summary import status_lines
 from overnight.contracts.rows import SessionClosed
+from overnight.contracts.status import Status
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import SessionState
 from overnight.sessions.view import standing, status_object
-from tests.unit.cli.test_words import experiment
+from tests.unit.cli.test_words import decision, experiment
 
 HERE = Path("/w")
 
@@ -36,6 +37,21 @@ def test_what_was_interrupted_is_not_in_flight(why: str) -> None:
     assert (status["in_flight"], status["interrupted"]) == (0, 1)
     assert any(line.endswith("; 1 interrupted, runs again on resume") for line in lines)
     assert standing(state, state.experiments[2], why == "closed") == "interrupted"
+
+
+def test_the_baseline_is_counted_as_no_idea() -> None:
+    state = SessionState()
+    for number in (1, 2, 3):
+        one = experiment()
+        one.decision = decision(Status.KEEP if number < 3 else Status.DISCARD)
+        state.experiments[number] = one
+    status = status_object(SessionFiles(HERE), "t", state, {}, runs=True) | {"pid": 7}
+
+    assert status["counts"]["keep"] == 2
+    assert status["ideas"]["keep"] == 1
+    assert "  tried     the baseline and 2 ideas: 1 kept, 1 discarded; 0 running" in status_lines(
+        status, HERE
+    )
 
 
 def test_what_a_stack_works_on_is_in_flight() -> None:

@@ -199,7 +199,7 @@ def test_the_next_idea_is_asked_for_until_the_limit() -> None:
     story.experiment(metric=1.0)
     assert _next(story) == planning.Propose(2)
     story.experiment(metric=0.9)
-    assert _next(story) == planning.Close("done", "1 experiments")
+    assert _next(story) == planning.Close("done", "1 idea")
 
 
 def test_a_reached_target_ends_the_run() -> None:
