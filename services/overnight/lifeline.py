@@ -72,13 +72,12 @@ def say_ready(ready_fd: int | None, **details: object) -> None:
         return
     try:
         os.write(ready_fd, json.dumps(details).encode() + b"\n")
-        os.close(ready_fd)
     except OSError:
         return  # the supervisor is gone: the lifeline says so
 
 
-def say_waiting(ready_fd: int | None, why: str) -> None:
-    """Tell the supervisor what keeps this service from being ready."""
+def say_waiting(ready_fd: int | None, why: str | None) -> None:
+    """Tell the supervisor what this service waits for; None when it works again."""
     if ready_fd is not None:
         with contextlib.suppress(OSError):
             os.write(ready_fd, json.dumps({"waiting": why}).encode() + b"\n")

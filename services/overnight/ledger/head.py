@@ -16,7 +16,9 @@ def read_head(path: Path) -> Head | None:
     except FileNotFoundError:
         return None
     except (UnicodeDecodeError, OSError, WireError) as error:
-        raise LedgerError(f"{path}: not a ledger head: {error}") from error
+        raise LedgerError(
+            f"{path}: not a ledger head ({error}); run `overnight ledger repair`"
+        ) from error
 
 
 def head_problem(head: Head | None, seq: int, last_hash: str, known_hash: str | None) -> str | None:

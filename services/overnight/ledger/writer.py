@@ -74,6 +74,7 @@ class LedgerWriter:
             prev=self.state.hash,
         )
         line = to_line(row)
+        self._check_still_there()
         try:
             self._stage_head(row.seq, row.hash)
             written = os.write(self._fd, line)
@@ -89,6 +90,16 @@ class LedgerWriter:
         self.state.apply(row)
         os.replace(self._staged_head, self._files.head)
         return row
+
+    def _check_still_there(self) -> None:
+        """A ledger that was moved or deleted under us would swallow rows that nobody can read."""
+        assert self._fd is not None  # a programming error
+        try:
+            named, ours = os.stat(self._files.ledger), os.fstat(self._fd)
+        except OSError as error:
+            raise LedgerError(f"{self._files.ledger}: {error.strerror}") from error
+        if (named.st_dev, named.st_ino) != (ours.st_dev, ours.st_ino):
+            raise LedgerError(f"{self._files.ledger} is another file than the one we write")
 
     def close(self) -> None:
         """Let go of file and lock. Idempotent."""

@@ -23,7 +23,6 @@ from overnight.contracts import wire
 from overnight.contracts.errors import (
     InfrastructureError,
     LedgerError,
-    SessionHeldError,
     WireError,
 )
 from overnight.contracts.loop import LoopConfig
@@ -45,6 +44,7 @@ from overnight.orchestrator.service import Orchestrator, Timing
 from overnight.orchestrator.session_trees import SessionTrees
 from overnight.plugins import PROPOSERS, load
 from overnight.snapshots import userrepo
+from overnight.snapshots.errors import SnapshotMissingError
 from overnight.snapshots.store import SnapshotStore
 
 log = structlog.get_logger()
@@ -142,12 +142,16 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
         while not life.should_stop():
             try:
                 busy = orchestrator.step(time.monotonic())
+                if failures > 1:
+                    lifeline.say_waiting(options.ready_fd, None)
                 failures = 0
-            except SessionHeldError:
-                raise
+            except SnapshotMissingError:
+                raise  # a damaged store does not mend itself by waiting
             except InfrastructureError as error:
                 if failures == 0:
                     log.warning("orchestrator_waits", reason=str(error))
+                if failures == 1:
+                    lifeline.say_waiting(options.ready_fd, str(error))
                 life.ending.wait(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)])
                 failures += 1
                 continue

@@ -145,10 +145,14 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
         while not life.should_stop():
             try:
                 desk.work(settings.poll_seconds)
+                if failures > 1:
+                    lifeline.say_waiting(options.ready_fd, None)
                 failures = 0
             except InfrastructureError as error:
                 if failures == 0:
                     log.warning("recorder_waits", reason=str(error))
+                if failures == 1:
+                    lifeline.say_waiting(options.ready_fd, str(error))
                 life.ending.wait(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
                 failures += 1
         return 0

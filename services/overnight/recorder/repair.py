@@ -74,7 +74,9 @@ def _whole_rows(files: SessionFiles, sid: str) -> tuple[SessionState, int, str |
     try:
         lines = files.ledger.read_bytes().splitlines(keepends=True)
     except FileNotFoundError as error:
-        raise LedgerError(f"{files.ledger}: there is no ledger to repair") from error
+        raise LedgerError(
+            f"{files.ledger}: there is no ledger to repair; move {files.root} away to begin anew"
+        ) from error
     for number, line in enumerate(lines, start=1):
         try:
             if not line.endswith(b"\n"):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import structlog
 
 from overnight.contracts.errors import SandboxUnavailableError, SnapshotError
@@ -32,6 +33,7 @@ from overnight.snapshots.store import SnapshotStore
 
 log = structlog.get_logger()
 
+MEMORY_SHARE = 0.8  #: of the machine's memory, for a candidate without `memory_mb`
 KEPT_TREES = 8  #: exported parents that a runner keeps
 
 
@@ -159,7 +161,7 @@ def _keep_code(files: SessionFiles, job: ExperimentJob, snapshot: Path) -> None:
 
 def _spec(bench: Bench, job: ExperimentJob, work: Path, snapshot: Path) -> SandboxSpec:
     passed = {name: bench.environ[name] for name in job.pass_env if name in bench.environ}
-    memory = job.memory_mb * 1024**2 if job.memory_mb else None
+    memory = job.memory_mb * 1024**2 if job.memory_mb else _most_memory()
     log_path = bench.files.run_log(job.id, job.attempt)
     log_path.parent.mkdir(parents=True, exist_ok=True)
     return SandboxSpec(
@@ -175,6 +177,11 @@ def _spec(bench: Bench, job: ExperimentJob, work: Path, snapshot: Path) -> Sandb
         network=job.network,
         limits=Limits(memory_bytes=memory),
     )
+
+
+def _most_memory() -> int:
+    """Without a limit of its own a candidate may fill the machine, but not take it down."""
+    return int(psutil.virtual_memory().total * MEMORY_SHARE)
 
 
 def _frozen(job: ExperimentJob, snapshot: Path) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ class Outbox:
         for path in sorted(self.folder.glob("*.json")):
             try:
                 yield wire.decode(LedgerMessage, path.read_text("utf-8"))
-            except (WireError, UnicodeDecodeError) as error:
+            except (WireError, UnicodeDecodeError, OSError) as error:
                 log.error("outbox_file_unreadable", file=str(path), reason=str(error))
                 self._set_aside(path)
 
@@ -92,9 +92,9 @@ class ClaimFile:
             return wire.decode(ExperimentJob, self.path.read_text("utf-8"))
         except FileNotFoundError:
             return None
-        except (WireError, UnicodeDecodeError) as error:
+        except (WireError, UnicodeDecodeError, OSError) as error:
             log.error("claim_unreadable", reason=str(error))
-            self.clear()
+            os.replace(self.path, self.path.with_name(f"claimed.bad-{os.urandom(4).hex()}"))
             return None
 
     def clear(self) -> None:

@@ -159,10 +159,10 @@ class Child:
         *lines, self._said = self._said.split(b"\n")
         for line in lines:
             said = json.loads(line)
-            self.waiting = said.get("waiting")
-            if self.waiting is None:
-                self.ready, self.early_deaths, self.details = True, 0, said
-                self._close_ready()
+            if "waiting" in said:
+                self.waiting = said["waiting"]
+                continue
+            self.ready, self.early_deaths, self.details, self.waiting = True, 0, said, None
         if not data:
             self._close_ready()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -21,11 +22,12 @@ from overnight.configuration import (
     track_digest,
 )
 from overnight.contracts import wire
-from overnight.contracts.errors import InfrastructureError, UsageError
+from overnight.contracts.errors import InfrastructureError, LedgerError, UsageError
 from overnight.contracts.loop import LoopConfig
 from overnight.contracts.rows import Opening, SessionOpened
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import SessionState
+from overnight.ledger.head import head_problem, read_head
 from overnight.ledger.identity import Identity, read_identity
 from overnight.ledger.lock import hold
 from overnight.orchestrator.policy import POLICY_VERSION
@@ -84,6 +86,7 @@ def open_session(request: Request) -> Opened:
     )
     check_plugins(resolved.config)
     files = SessionFiles(_root_for(resolved.session_root, request.tag))
+    heal_identity(files)
     exists = files.identity.is_file()
     if not exists:
         check_sources(resolved.repo, resolved.config.editable_files)
@@ -93,6 +96,8 @@ def open_session(request: Request) -> Opened:
     prepare_root(files.root, resolved.repo)
     lock = lock_session(files)
     try:
+        if exists:
+            check_head(files)
         files, lock, moved = _make_room(files, lock, resolved.repo)
         launch = _Launch(resolved, command.argv, str(command.python))
         if files.identity.is_file():
@@ -153,6 +158,34 @@ def lock_session(files: SessionFiles) -> int:
             "watch it with `overnight watch`, end it with `overnight stop`"
         ),
     )
+
+
+def heal_identity(files: SessionFiles) -> None:
+    """session.json is written again from the ledger where only it is gone.
+
+    Raises:
+        LedgerError: the ledger is damaged.
+    """
+    if files.identity.is_file() or not files.ledger.is_file():
+        return
+    state = read_state(files)
+    if state.sid is not None and state.opened is not None:
+        _replace(files.identity, wire.encode(Identity(sid=state.sid, tag=state.opened.tag)))
+
+
+def check_head(files: SessionFiles) -> None:
+    """Before a session is taken up, or given up as one that never began.
+
+    Raises:
+        LedgerError: rows are missing at the end, or the ledger itself.
+    """
+    for patience in (0.3, 0.0):  # a recorder whose supervisor was killed may still be ending
+        state = read_state(files)
+        problem = head_problem(read_head(files.head), state.seq, state.hash, None)
+        if problem is None:
+            return
+        time.sleep(patience)
+    raise LedgerError(f"{files.ledger}: {problem}; run `overnight ledger repair`")
 
 
 def _make_room(files: SessionFiles, lock: int, repo: Path) -> tuple[SessionFiles, int, str | None]:

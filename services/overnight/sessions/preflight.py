@@ -34,16 +34,18 @@ def check_sources(repo: Path, editable: Sequence[str]) -> None:
 
 
 def check_plugins(config: LoopConfig) -> None:
-    """The proposer and the executors exist. Their modules are not imported.
+    """The proposer and the executors exist, and the proposer takes its options.
 
     Raises:
-        ConfigError: one does not; names those that do.
+        ConfigError: one does not exist (names those that do), or an option is wrong.
     """
     wanted = [(PROPOSERS, config.proposer.name)]
     wanted += [(EXECUTORS, pool.executor) for pool in config.pools.values()]
     for group, name in wanted:
         if name not in available(group):
             load(group, name)  # says what is wrong
+    if config.proposer.options:
+        load(PROPOSERS, config.proposer.name)(dict(config.proposer.options))
 
 
 def changed_since(store: SnapshotStore, commit: str, repo: Path) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ def read_stack(files: SessionFiles) -> Stack | None:
         return None
     except PermissionError:
         return stack  # another user's
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise InfrastructureError(f"{files.stack}: {error}") from error
     return stack
 

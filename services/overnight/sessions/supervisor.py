@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from types import FrameType
@@ -33,6 +34,7 @@ from overnight.sessions.stack import Stack, ask, fresh_socket_folder, remove_soc
 log = structlog.get_logger()
 
 TICK_SECONDS = 0.05
+ASK_AGAIN_SECONDS = 0.2
 GRACE_SECONDS = 5.0  #: from SIGTERM to SIGKILL when the tree is taken down
 
 
@@ -87,7 +89,10 @@ class Supervisor:
     # -- starting -------------------------------------------------------------------------------
 
     def _start(self, lifeline: int) -> None:
-        self._files.service_logs.mkdir(exist_ok=True)
+        try:
+            self._files.service_logs.mkdir(exist_ok=True)
+        except OSError as error:
+            raise InfrastructureError(f"{self._files.service_logs}: {error.strerror}") from error
         url = self._redis.url or self._prepare_redis(lifeline)
         self._stack = Stack(pid=os.getpid(), redis_url=url)
         # A pool of its own: on a shared Redis no other session's runner may take its jobs.
@@ -173,17 +178,16 @@ class Supervisor:
     def _ask_to_stop(self) -> None:
         """In a thread: the recorder may need a moment, and the tree must be tended meanwhile."""
         assert self._stack is not None  # started
-        try:
-            ask(
-                self._stack.redis_url,
-                self._opened.sid,
-                ControlAction.STOP,
-                why="interrupted",
-                by="run",
-                deadline_seconds=600.0,
-            )
-        except OvernightError as error:
-            log.warning("stop_not_taken", reason=str(error))
+        wish = partial(ask, self._stack.redis_url, self._opened.sid, ControlAction.STOP)
+        while self.state.closed is None:
+            try:
+                wish(why="interrupted", by="run", deadline_seconds=600.0)
+            except OvernightError as error:
+                # Before its first row the session can't take a wish: it is asked again.
+                log.info("stop_not_taken", reason=str(error))
+                time.sleep(ASK_AGAIN_SECONDS)
+                continue
+            return
 
     def _tend(self) -> bool:
         """Restart what died. True when the orchestrator says that the run is over."""

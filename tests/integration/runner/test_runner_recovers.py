@@ -8,7 +8,8 @@ from threading import Event, Thread
 
 import pytest
 from prometheus_client import CollectorRegistry
-from redis_server import RedisServer
+from tests.unit.contracts.test_wire import _job
+from tests.unit.ledger.history_of import SID
 
 from overnight.contracts.rows import Ack, LedgerMessage
 from overnight.contracts.status import RowKind
@@ -22,8 +23,7 @@ from overnight.runner.attempt import Bench
 from overnight.runner.durable import ClaimFile, Outbox
 from overnight.runner.metrics import RunnerMetrics
 from overnight.runner.service import Lines, Runner
-from tests.unit.contracts.test_wire import _job
-from tests.unit.ledger.history_of import SID
+from redis_server import RedisServer
 
 
 class Recorder:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.unit.contracts.test_wire import _job
 
 from overnight.contracts import wire
 from overnight.contracts.errors import InfrastructureError
 from overnight.contracts.rows import LedgerMessage
 from overnight.contracts.status import RowKind
 from overnight.runner.durable import ClaimFile, Outbox
-from tests.unit.contracts.test_wire import _job
 
 
 def _message(number: int) -> LedgerMessage:
