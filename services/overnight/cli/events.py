@@ -54,7 +54,7 @@ class JsonView:
         self._line(**{**row.body, **more, "event": row.kind.value, "seq": row.seq, "ts": row.ts})
 
     def event(self, name: str, fields: Mapping[str, object]) -> None:
-        """restarted, stopping, killed, error."""
+        """restarted, waiting, stopping, killed, error."""
         self._line(event=name, **fields)
 
     def ended(self, state: SessionState, closed: SessionClosed | None, failed: bool) -> None:

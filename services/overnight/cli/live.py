@@ -33,6 +33,8 @@ class LiveView:
         self._drawn_at = 0.0
         self._below = False
         self._headed = False
+        self._past: list[Text] = []
+        self._waiters: set[str] = set()  #: services that said so; each says it once
         self._since: dict[int, float | None] = {}  #: issued -> when a runner was free for it
 
     def opened(self, head: Head) -> None:
@@ -40,6 +42,7 @@ class LiveView:
         self._head = head
         for line in head.lines or _default_lines(head):
             self._say(line)
+        self._past = _past(head, words.columns(output.width()))
         for note in head.notes:
             self._say(places.as_called(f"note: {output.safe(note)}"))
 
@@ -76,7 +79,7 @@ class LiveView:
                 self._say(Text(left).append(right, words.style(body.verdict)))
         elif isinstance(body, ExperimentResult):
             self._result(body, row)
-        elif isinstance(body, Control) and body.action is not ControlAction.STOP:
+        elif isinstance(body, Control) and not _is_our_own(body):
             why = f": {output.safe(body.why)}" if body.why else ""
             self._warn(f"{body.action.value} (by {output.safe(body.by, 40)}){why}")
 
@@ -88,6 +91,8 @@ class LiveView:
             self._warn("killed")
         elif name == "restarted":
             self._warn(f"{fields.get('service')} died ({fields.get('code')}): started again")
+        elif name == "waiting":
+            self._waiting(fields)
         elif name != "error":  # that one is said on standard error
             self._warn(output.safe(f"{name} {dict(fields)}"))
 
@@ -126,6 +131,13 @@ class LiveView:
             detail = f": {output.safe(result.detail, 100)}" if result.detail else ""
             self._warn(f"{result.id:03d} {result.status.value}{reason}{detail}; runs again")
 
+    def _waiting(self, fields: Mapping[str, object]) -> None:
+        service = output.safe(str(fields.get("service")), 40)
+        if service not in self._waiters:
+            self._waiters.add(service)
+            why = output.safe(str(fields.get("why")))
+            self._warn(f"{service} waits for a free device: {why}")
+
     def _start(self) -> None:
         """Issued ones wait in the queue until a runner is free; then they run, in this order."""
         for experiment_id in list(self._since)[: self._require_head().runners]:
@@ -136,6 +148,8 @@ class LiveView:
             self._headed = True
             wide = words.columns(output.width())
             self._say(Text(words.heading(self._require_head().metric, wide), "bold"))
+            for line in self._past:
+                self._say(line)
 
     def _running(self) -> str:
         ids = ", ".join(f"{i:03d}" for i, since in self._since.items() if since is not None)
@@ -174,6 +188,29 @@ class LiveView:
     def _require_head(self) -> Head:
         assert self._head is not None
         return self._head
+
+
+def _is_our_own(wish: Control) -> bool:
+    """A run takes up what was stopped by itself, and says each stop by its own event."""
+    starts = wish.action is ControlAction.RESUME and wish.by == "run"
+    return starts or wish.action is ControlAction.STOP
+
+
+def _past(head: Head, wide: words.Columns) -> list[Text]:
+    """What a resumed session is to be compared with: its baseline and its best."""
+    state = head.before
+    if state is None:
+        return []
+    lines = []
+    for experiment_id in sorted({1, state.incumbent or 1}):
+        experiment = state.experiments.get(experiment_id)
+        if experiment is not None and experiment.decision is not None:
+            left, right = words.row(state, experiment, experiment.decision, wide)
+            lines.append(Text(left + right, "dim"))
+    tried = sum(idea_counts(state).values())
+    if tried:
+        lines.append(Text(f"  ...   {words.ideas(tried)} tried before this start", "dim"))
+    return lines
 
 
 def _default_lines(head: Head) -> tuple[str, ...]:

@@ -124,6 +124,7 @@ def _head(opened: Opened, wish: Wish) -> Head:
         runners=opened.opening.runners,
         here=here,
         resumed=opened.resumed,
+        before=opened.state if opened.resumed else None,
         best=opened.state.metric_of(opened.state.incumbent),
         branch=opened.opening.session.branch,
         notes=opened.notes,

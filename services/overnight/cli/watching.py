@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from overnight.cli import output, places
+from overnight.cli import output, places, words
 from overnight.cli.events import JsonView
 from overnight.cli.live import LiveView
 from overnight.cli.view import Head, Ready, View
@@ -73,6 +73,13 @@ def _ready(stack: Stack, state: SessionState) -> Ready:
     return Ready(isolation=stack.isolation, network=network, endpoints=stack.endpoints, seconds=0.0)
 
 
+def _first_line(found: Found, state: SessionState, here: Path) -> str:
+    where = places.shown(found.files.root, here)
+    best = state.metric_of(state.incumbent)
+    so_far = f", best {words.number(best)}" if best is not None else ""
+    return f"watching session {output.safe(found.tag)} in {where}{so_far}"
+
+
 def _head(found: Found, state: SessionState) -> Head:
     here = Path.cwd()
     option = places.dir_option(found.files.root, here)
@@ -84,7 +91,7 @@ def _head(found: Found, state: SessionState) -> Head:
         metric=state.config.metric.name if state.config else "metric",
         runners=runners if isinstance(runners, int) else 64,
         here=here,
-        resumed=True,
+        lines=(_first_line(found, state, here),),
         best=state.metric_of(state.incumbent),
         branch=state.opened.branch if state.opened else None,
         following=lambda closed: f"next: overnight results --top 10{option}",
