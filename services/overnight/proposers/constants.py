@@ -152,9 +152,7 @@ class _Lines:
         return self._real[low] + offset - self._starts[low]
 
 
-def _constants(
-    path: str, module: cst.Module, found: Scan, lines: _Lines
-) -> Iterator[Constant]:
+def _constants(path: str, module: cst.Module, found: Scan, lines: _Lines) -> Iterator[Constant]:
     offset = sum(len(module.code_for_node(line)) for line in module.header)
     for statement in module.body:
         code = module.code_for_node(statement)
@@ -216,7 +214,8 @@ def _literal_node(
                 return None
             return name, node.expression, -inner[2]
         case cst.BinaryOperation(
-            left=cst.Integer(value="2", lpar=[]), operator=cst.Power(),
+            left=cst.Integer(value="2", lpar=[]),
+            operator=cst.Power(),
             right=cst.Integer(value=exponent, lpar=[]),
         ) if exponent.isdigit() and int(exponent) < 64:
             return name, node, 2 ** int(exponent)

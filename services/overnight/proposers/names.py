@@ -42,21 +42,26 @@ class Lore:
 
 LORE: dict[Kind, Lore] = {
     Kind.LR: Lore(
-        100, +1,
+        100,
+        +1,
         "a larger step size may learn more within the budget",
         "a smaller step size may be steadier",
     ),
     Kind.DEPTH: Lore(
-        90, -1,
+        90,
+        -1,
         "more layers may fit what fewer can't",
         "fewer layers run more steps within the budget",
     ),
     Kind.CHOICE: Lore(
-        75, +1, "another way of doing it may suit this budget",
+        75,
+        +1,
+        "another way of doing it may suit this budget",
         "another way of doing it may suit this budget",
     ),
     Kind.BATCH: Lore(
-        70, -1,
+        70,
+        -1,
         "larger batches give steadier gradients",
         "smaller batches give more updates within the budget",
     ),
@@ -64,7 +69,8 @@ LORE: dict[Kind, Lore] = {
         65, +1, "switching it on may be worth its cost", "without it there may be more steps"
     ),
     Kind.WIDTH: Lore(
-        60, +1,
+        60,
+        +1,
         "a wider layer may fit what a narrow one can't",
         "a narrower layer runs more steps within the budget",
     ),
@@ -75,7 +81,8 @@ LORE: dict[Kind, Lore] = {
         40, +1, "more decay may generalise better", "less decay may fit more within the budget"
     ),
     Kind.BETA: Lore(
-        35, -1,
+        35,
+        -1,
         "a longer memory may smooth the noise",
         "a shorter memory adapts faster in a short run",
     ),
@@ -88,12 +95,8 @@ LORE: dict[Kind, Lore] = {
     Kind.ACCUMULATION: Lore(
         30, -1, "more micro-steps give steadier gradients", "fewer micro-steps give more updates"
     ),
-    Kind.HEADS: Lore(
-        25, -1, "more heads can look at more things", "fewer heads are wider each"
-    ),
-    Kind.CLIP: Lore(
-        20, +1, "cutting off less may learn more", "cutting off more may be steadier"
-    ),
+    Kind.HEADS: Lore(25, -1, "more heads can look at more things", "fewer heads are wider each"),
+    Kind.CLIP: Lore(20, +1, "cutting off less may learn more", "cutting off more may be steadier"),
     Kind.OTHER: Lore(15, +1, "more of it may help", "less of it may help"),
     Kind.EPSILON: Lore(
         5, -1, "a larger floor may be steadier", "a smaller floor leaves the update as it is"
@@ -101,15 +104,64 @@ LORE: dict[Kind, Lore] = {
 }
 
 #: A win by one of these would be luck, another measurement, another budget or another place.
-_NEVER = frozenset({
-    "SEED", "SEEDS", "RNG", "DETERMINISTIC",
-    "EVAL", "EVALUATION", "VAL", "VALID", "VALIDATION", "TEST", "HOLDOUT",
-    "BUDGET", "DEADLINE", "TIMEOUT", "SECONDS", "SECS", "MINUTES", "HOURS",
-    "DEVICES", "CUDA", "GPU", "GPUS", "CPU", "WORKERS", "THREADS", "PORT", "HOST", "URL", "URI",
-    "PATH", "DIR", "DIRECTORY", "FOLDER", "FILE", "FILENAME", "NAME", "PROJECT", "VERSION",
-    "DEBUG", "VERBOSE", "LOG", "LOGGING", "LOGS", "PRINT", "PROFILE", "WANDB",
-    "SAVE", "CKPT", "CHECKPOINT", "RESUME", "ID", "IDX", "INDEX", "TOKEN",
-})
+_NEVER = frozenset(
+    {
+        "SEED",
+        "SEEDS",
+        "RNG",
+        "DETERMINISTIC",
+        "EVAL",
+        "EVALUATION",
+        "VAL",
+        "VALID",
+        "VALIDATION",
+        "TEST",
+        "HOLDOUT",
+        "BUDGET",
+        "DEADLINE",
+        "TIMEOUT",
+        "SECONDS",
+        "SECS",
+        "MINUTES",
+        "HOURS",
+        "DEVICES",
+        "CUDA",
+        "GPU",
+        "GPUS",
+        "CPU",
+        "WORKERS",
+        "THREADS",
+        "PORT",
+        "HOST",
+        "URL",
+        "URI",
+        "PATH",
+        "DIR",
+        "DIRECTORY",
+        "FOLDER",
+        "FILE",
+        "FILENAME",
+        "NAME",
+        "PROJECT",
+        "VERSION",
+        "DEBUG",
+        "VERBOSE",
+        "LOG",
+        "LOGGING",
+        "LOGS",
+        "PRINT",
+        "PROFILE",
+        "WANDB",
+        "SAVE",
+        "CKPT",
+        "CHECKPOINT",
+        "RESUME",
+        "ID",
+        "IDX",
+        "INDEX",
+        "TOKEN",
+    }
+)
 _NEVER_LAST = frozenset({"DEVICE", "TIME", "EVERY", "INTERVAL"})
 _NEVER_WHOLE = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE", "RANDOM_STATE", "DEVICE_TYPE"})
 

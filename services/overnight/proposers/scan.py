@@ -175,9 +175,7 @@ def _patterns(pattern: cst.MatchPattern) -> Iterator[str]:
 
 
 def _keys(table: cst.Dict) -> list[str]:
-    keys = [
-        string_value(item.key) for item in table.elements if isinstance(item, cst.DictElement)
-    ]
+    keys = [string_value(item.key) for item in table.elements if isinstance(item, cst.DictElement)]
     return [key for key in keys if key is not None]
 
 

@@ -147,8 +147,15 @@ def _knob(path: str, constant: Constant, anchors: Mapping[str, Value]) -> Knob |
         return None
     promise = max(LORE[kind].promise, 0.0 if stated is None else STATED_PROMISE)
     return Knob(
-        key=key, path=path, name=name, kind=kind, value=value, written=constant.literal,
-        values=tuple(ladder), ordered=ordered, stride=_stride(ladder),
+        key=key,
+        path=path,
+        name=name,
+        kind=kind,
+        value=value,
+        written=constant.literal,
+        values=tuple(ladder),
+        ordered=ordered,
+        stride=_stride(ladder),
         promise=promise if constant.is_read else promise / 100,
     )
 

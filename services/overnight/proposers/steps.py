@@ -96,9 +96,7 @@ def nearby(space: Space, record: Record, rng: random.Random, count: int) -> Sett
 def _open_targets(knob: Knob, record: Record) -> list[Value]:
     known = record.failed_alone | record.worse_alone
     return [
-        value
-        for value in targets(knob, moves_of(knob, record))
-        if (knob.key, value) not in known
+        value for value in targets(knob, moves_of(knob, record)) if (knob.key, value) not in known
     ]
 
 

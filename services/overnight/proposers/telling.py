@@ -84,9 +84,7 @@ def exhausted(space: Space) -> ProposerError:
 
 def changes(space: Space, setting: Setting) -> list[Knob]:
     """The knobs that *setting* moves away from the incumbent."""
-    return [
-        knob for knob in space.knobs if not constants.is_same(setting[knob.key], knob.value)
-    ]
+    return [knob for knob in space.knobs if not constants.is_same(setting[knob.key], knob.value)]
 
 
 def reason(changed: Sequence[Knob], setting: Setting) -> str:
