@@ -400,13 +400,15 @@ def test_hostile_output_is_inert_on_a_terminal(tmp_path: Path, cli: Cli) -> None
 def test_a_failed_baseline_is_exit_1_with_its_reason_and_makes_room(
     tmp_path: Path, cli: Cli
 ) -> None:
-    repo = make_repo(tmp_path / "repo", train="print('nothing')\n")
+    repo = make_repo(tmp_path / "repo", train="print('val_bbp: 1.5')\n")
     silent = cli("run", repo, "--max", 2)
     (repo / "train.py").write_text(TRAIN.replace("SLEEP", "0.1"))
     mended = cli("run", repo, "--max", 0, "--json")
 
     assert silent.code == 1
-    assert "no_metric" in silent.out
+    assert "crash: printed no metric: saw 'val_bbp: 1.5'" in silent.out
+    failed = "baseline failed: no line 'val_bpb: <number>' in the output; saw 'val_bbp: 1.5'; fix"
+    assert failed in silent.out
     assert "overnight log 1" in silent.out
     assert mended.code == 0
     assert mended.lines[-1]["baseline"] == 1.4

@@ -97,6 +97,9 @@ def _facts(facts: dict[str, Any], metric: str, undecided: str) -> None:
     ]
     if facts["detail"]:
         lines.insert(3, f"  because   {output.safe(facts['detail'], 500)}")
+    if facts["reason"] == "no_metric":
+        printed = words.saw(metric, ((c["name"], c["value"]) for c in facts["claims"]))
+        lines += [f"  instead   {printed}"] if printed else []
     steps = ", ".join(f"{k} {v:.2f} s" for k, v in facts["timings"].items())
     lines += [f"  steps     {output.safe(steps, 500)}"] if steps else []
     for line in lines:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from overnight.cli import places, words
-from overnight.contracts.errors import LedgerError
+from overnight.contracts.errors import LedgerError, OvernightError
 from overnight.contracts.rows import SessionClosed
 from overnight.contracts.status import Status
 from overnight.contracts.untrusted import one_line
 from overnight.ledger.files import SessionFiles
-from overnight.ledger.fold import SessionState
+from overnight.ledger.fold import ExperimentState, SessionState
+from overnight.sessions.experiments import log_tail
 from overnight.sessions.verify import verify
 from overnight.sessions.view import gain_percent, idea_counts, kept_path, survivors
 
@@ -107,12 +108,32 @@ def _headline(ending: Ending) -> str:
     if ending.failed:
         word = "failed"
     why = ""
-    if closed is not None and closed.outcome in ("baseline_failed", "exhausted"):
+    if closed is not None and closed.outcome == "baseline_failed":
+        return f"baseline failed: {_why_failed(ending)}; fix it and run again"
+    if closed is not None and closed.outcome == "exhausted":
         why = f" ({one_line(closed.detail, 200)})"
     return (
         f"{word}{why}: {words.ideas(decided)} in {words.duration(ending.seconds)}, "
         f"{lost} lost, {running}"
     )
+
+
+def _why_failed(ending: Ending) -> str:
+    """In its own words: what a crash ended with, else the last line that it printed."""
+    baseline, config = ending.state.baseline, ending.state.config
+    if baseline is None or baseline.final is None:
+        return "it never ran"
+    told = one_line(baseline.final.detail, 300) or _last_line(ending.files, baseline)
+    saw = words.saw_instead(baseline, config.metric.name if config else None)
+    return f"{told or baseline.final.status.value}{f'; {saw}' if saw else ''}"
+
+
+def _last_line(files: SessionFiles, experiment: ExperimentState) -> str:
+    try:
+        lines = log_tail(files, experiment).text.split("\n")
+    except OvernightError:
+        return ""
+    return next((one_line(line, 300) for line in reversed(lines) if line.strip()), "")
 
 
 def _best(ending: Ending) -> list[str]:

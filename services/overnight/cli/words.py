@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from overnight.contracts.experiment import Decision
@@ -14,6 +15,7 @@ from overnight.ledger.fold import ExperimentState, SessionState
 
 WHAT_COLUMNS = 40
 VERDICT_CHARS = 72
+_CLOSE = 0.6  #: of two names, as difflib measures it
 _AROUND_WHAT = len("  001   ") + len(" ") + len(" ") + 9 + len("  ")  #: and around the metric
 _UNDER = " " * len("  001   ")
 _RIGHT_COLUMNS = 27  #: what most verdicts take, with their time
@@ -136,13 +138,32 @@ def knob(hypothesis: str, limit: int = WHAT_COLUMNS) -> str:
     return one_line(short if len(short) <= limit else line, limit)
 
 
-def verdict(experiment: ExperimentState, decision: Decision) -> str:
+def saw(metric: str, claims: Iterable[tuple[str, str]]) -> str:
+    """`saw 'acuracy: 0.91'`: what was printed under a name close to the metric's, or nothing."""
+    printed = {name.casefold(): (name, value) for name, value in claims}
+    close = difflib.get_close_matches(metric.casefold(), printed, n=1, cutoff=_CLOSE)
+    if not close:
+        return ""
+    name, value = printed[close[0]]
+    return one_line(f"saw '{name}: {value}'", VERDICT_CHARS)
+
+
+def saw_instead(experiment: ExperimentState, metric: str | None) -> str:
+    """`saw`, of an experiment that printed no metric."""
+    final = experiment.final
+    if final is None or metric is None or final.reason != "no_metric":
+        return ""
+    return saw(metric, ((claim.name, claim.value) for claim in final.claims))
+
+
+def verdict(experiment: ExperimentState, decision: Decision, metric: str | None = None) -> str:
     """`keep`, `discard: no better`, `crash: out of memory`."""
     if experiment.proposed.role is Role.BASELINE and decision.verdict is Status.KEEP:
         return "baseline"
     reason = _REASONS.get(decision.reason or "", (decision.reason or "").replace("_", " "))
     told = [decision.verdict.value, reason]
     if decision.verdict in _TELLING:
+        told.append(saw_instead(experiment, metric))
         told.append(experiment.final.detail if experiment.final else "")
         told.append(experiment.proposed.rejection_detail)
     return one_line(": ".join(part for part in told if part), VERDICT_CHARS)
@@ -172,10 +193,10 @@ def row(
         f"  {experiment.id:03d}   {what:<{wide.what}} {number(metric):>{wide.metric}} {delta:>9}  "
     )
     took = f"  {duration(final.runtime_s)}" if final else ""
-    told = verdict(experiment, decision)
+    told = verdict(experiment, decision, _metric(state))
     room = len(told) if wide.right is None else max(8, wide.right - len(took))
     if len(told) > room and decision.verdict in _TELLING:
-        told = decision.verdict.value  # the rest is `below`
+        told = decision.verdict.value  # the rest is `_below`
     return left, f"{one_line(told, room)}{took}"
 
 
@@ -183,13 +204,19 @@ def row_lines(
     state: SessionState, experiment: ExperimentState, decision: Decision, wide: Columns
 ) -> list[tuple[str, str]]:
     """`row`, and below it what had no room there."""
-    rest = below(experiment, decision, wide)
+    rest = _below(experiment, decision, wide, _metric(state))
     return [row(state, experiment, decision, wide), *([rest] if rest else [])]
 
 
-def below(experiment: ExperimentState, decision: Decision, wide: Columns) -> tuple[str, str] | None:
+def _metric(state: SessionState) -> str | None:
+    return state.config.metric.name if state.config else None
+
+
+def _below(
+    experiment: ExperimentState, decision: Decision, wide: Columns, metric: str | None
+) -> tuple[str, str] | None:
     """A line for what a narrow table has no room for: space, and the whole verdict."""
-    told = verdict(experiment, decision)
+    told = verdict(experiment, decision, metric)
     took = len(f"  {duration(experiment.final.runtime_s)}") if experiment.final else 0
     if wide.right is None or decision.verdict not in _TELLING or len(told) + took <= wide.right:
         return None

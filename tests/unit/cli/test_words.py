@@ -151,6 +151,26 @@ def test_a_line_of_facts_is_cut_between_facts(line: str, wanted: list[str]) -> N
     assert words.fold(line, None) == [line]
 
 
+@pytest.mark.parametrize(
+    ("claims", "wanted"),
+    [
+        ([("loss", "1"), ("acuracy", "0.91")], "saw 'acuracy: 0.91'"),
+        ([("Accuracy", "0.5\x1b[2J")], "saw 'Accuracy: 0.5'"),
+        ([("loss", "1")], ""),
+        ([], ""),
+    ],
+)
+def test_a_misspelled_metric_is_shown_as_it_was_printed(
+    claims: list[tuple[str, str]], wanted: str
+) -> None:
+    named = tuple({"name": name, "value": value} for name, value in claims)
+    ran = experiment(status=Status.CRASH, reason="no_metric", metric=None, claims=named)
+    told = words.verdict(ran, decision(Status.CRASH, "no_metric"), "accuracy")
+
+    assert words.saw("accuracy", claims) == wanted
+    assert told == ": ".join(["crash", "printed no metric", *([wanted] if wanted else [])])
+
+
 def test_a_hypothesis_is_called_by_the_short_name_before_its_reason() -> None:
     assert words.knob("LR 0.1 -> 0.2: a larger step may help") == "LR 0.1 -> 0.2"
     assert words.knob("no colon here") == "no colon here"
