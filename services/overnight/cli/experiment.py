@@ -40,10 +40,10 @@ def results(
     if as_json:
         output.emit([result_row(experiment) for experiment in chosen])
         return
-    _table(state, chosen, _runs(found))
+    _table(state, chosen, _runners(found))
 
 
-def _table(state: SessionState, chosen: list[ExperimentState], runs: bool) -> None:
+def _table(state: SessionState, chosen: list[ExperimentState], runners: int | None) -> None:
     from rich.text import Text
 
     from overnight.cli import words
@@ -54,10 +54,8 @@ def _table(state: SessionState, chosen: list[ExperimentState], runs: bool) -> No
     lines: list[Text | str] = [Text(words.heading(metric, wide), "bold")]
     for experiment in chosen:
         if experiment.decision is None:
-            what = words.knob(experiment.proposed.hypothesis, wide.what)
-            lines.append(
-                Text(f"  {experiment.id:03d}   {what}  {standing(state, experiment, runs)}", "dim")
-            )
+            left = words.left(experiment, "", wide)
+            lines.append(Text(left + standing(state, experiment, runners), "dim"))
         else:
             style = words.style(experiment.decision.verdict)
             for left, right in words.row_lines(state, experiment, experiment.decision, wide):
@@ -78,7 +76,7 @@ def show(which: Which, tag: Tag = None, directory: Dir = HERE, as_json: AsJson =
         output.emit(facts)
     else:
         metric = state.config.metric.name if state.config else "metric"
-        _facts(facts, metric, standing(state, experiment, _runs(found)))
+        _facts(facts, metric, standing(state, experiment, _runners(found)))
 
 
 def _facts(facts: dict[str, Any], metric: str, undecided: str) -> None:
@@ -99,7 +97,7 @@ def _facts(facts: dict[str, Any], metric: str, undecided: str) -> None:
         lines.insert(3, f"  because   {output.safe(facts['detail'], 500)}")
     if facts["reason"] == "no_metric":
         printed = words.saw(metric, ((c["name"], c["value"]) for c in facts["claims"]))
-        lines += [f"  instead   {printed}"] if printed else []
+        lines[4:4] = [f"  instead   {printed}"] if printed else []
     steps = ", ".join(f"{k} {v:.2f} s" for k, v in facts["timings"].items())
     lines += [f"  steps     {output.safe(steps, 500)}"] if steps else []
     for line in lines:
@@ -206,10 +204,11 @@ def wait(
         output.say(left.strip() + "  " + right)
 
 
-def _runs(found: Found) -> bool:
+def _runners(found: Found) -> int | None:
     from overnight.sessions.stack import read_stack
+    from overnight.sessions.view import runners_of
 
-    return read_stack(found.files) is not None
+    return runners_of(read_stack(found.files))
 
 
 def _state(found: Found) -> SessionState:

@@ -77,7 +77,8 @@ def _unfinished(status: Mapping[str, Any]) -> str:
     if status["interrupted"]:
         again = "run" if status["interrupted"] > 1 else "runs"
         return f"{status['interrupted']} interrupted, {again} again on resume"
-    return f"{status['in_flight']} running"
+    queued = f", {status['queued']} queued" if status["queued"] else ""
+    return f"{status['in_flight'] - status['queued']} running{queued}"
 
 
 def ending_lines(ending: Ending) -> list[str]:

@@ -188,16 +188,19 @@ def row(
     metric = final.metric if final else None
     before = state.metric_of(decision.incumbent_before)
     delta = "" if metric is None or before is None else f"{metric - before:+.4f}"
-    what = knob(experiment.proposed.hypothesis, wide.what)
-    left = (
-        f"  {experiment.id:03d}   {what:<{wide.what}} {number(metric):>{wide.metric}} {delta:>9}  "
-    )
     took = f"  {duration(final.runtime_s)}" if final else ""
     told = verdict(experiment, decision, _metric(state))
     room = len(told) if wide.right is None else max(8, wide.right - len(took))
     if len(told) > room and decision.verdict in _TELLING:
         told = decision.verdict.value  # the rest is `_below`
-    return left, f"{one_line(told, room)}{took}"
+    return left(experiment, delta, wide), f"{one_line(told, room)}{took}"
+
+
+def left(experiment: ExperimentState, delta: str, wide: Columns) -> str:
+    """The columns before the verdict."""
+    what = knob(experiment.proposed.hypothesis, wide.what)
+    metric = number(experiment.final.metric if experiment.final else None)
+    return f"  {experiment.id:03d}   {what:<{wide.what}} {metric:>{wide.metric}} {delta:>9}  "
 
 
 def row_lines(

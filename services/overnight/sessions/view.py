@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from overnight.contracts.experiment import ExperimentResult
@@ -11,7 +12,10 @@ from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import ExperimentState, SessionState
 from overnight.orchestrator.planning import counts
 from overnight.sessions.locate import Found, read_state
-from overnight.sessions.stack import read_stack
+from overnight.sessions.stack import Stack, read_stack
+
+RUNNING, QUEUED, INTERRUPTED = "running", "queued", "interrupted"
+_RUNNER = re.compile(r"r[0-9]+")  #: a runner among a stack's children
 
 
 def status_object(
@@ -20,14 +24,16 @@ def status_object(
     state: SessionState,
     endpoints: dict[str, str],
     *,
-    runs: bool = False,
+    runners: int | None = None,
 ) -> dict[str, Any]:
     """The object of `status --json`, also the last line of `run --json`.
 
-    *runs*: a stack works on it now. Without one nothing is in flight, whatever was issued last.
+    *runners*: of the stack that works on it now; None: there is none. Then nothing is in flight,
+    whatever was issued last.
     """
     best = state.incumbent
-    unfinished, live = len(state.running), goes_on(state, runs)
+    standings = [standing(state, state.experiments[i], runners) for i in state.running]
+    interrupted = standings.count(INTERRUPTED)
     return {
         "tag": tag,
         "state": state.run_state.value,
@@ -40,8 +46,9 @@ def status_object(
         "ideas": idea_counts(state),
         "candidates": state.candidates,
         "description": state.opened.description if state.opened else "",
-        "in_flight": unfinished if live else 0,
-        "interrupted": 0 if live else unfinished,
+        "in_flight": len(standings) - interrupted,
+        "queued": standings.count(QUEUED),
+        "interrupted": interrupted,
         "rows": state.seq,
         "session_dir": str(files.root),
         "endpoints": endpoints,
@@ -57,16 +64,26 @@ def idea_counts(state: SessionState) -> dict[str, int]:
     return tally
 
 
-def goes_on(state: SessionState, runs: bool) -> bool:
-    """Can what has no result still run? Not once the run is closed, nor without a stack."""
-    return runs and state.closed is None
+def runners_of(stack: Stack | None) -> int | None:
+    """How many runners a stack has; None without a stack."""
+    if stack is None:
+        return None
+    return sum(1 for name in stack.children if _RUNNER.fullmatch(name))
 
 
-def standing(state: SessionState, experiment: ExperimentState, runs: bool) -> str:
-    """What an experiment without a verdict does: `running`, `queued` or `interrupted`."""
-    if not goes_on(state, runs):
-        return "interrupted"
-    return "queued" if experiment.open_attempt is None and not experiment.ended else "running"
+def standing(state: SessionState, experiment: ExperimentState, runners: int | None) -> str:
+    """What an experiment without a verdict does: `running`, `queued` or `interrupted`.
+
+    Nothing runs once the run is closed, nor without a stack. What was issued is taken in order.
+    """
+    if runners is None or state.closed is not None:
+        return INTERRUPTED
+    attempt = experiment.open_attempt
+    if attempt is None:
+        return RUNNING if experiment.ended else QUEUED
+    others = (state.experiments[i].open_attempt for i in state.running)
+    ahead = sum(1 for other in others if other is not None and other.seq < attempt.seq)
+    return RUNNING if ahead < runners else QUEUED
 
 
 def current_status(found: Found) -> dict[str, Any]:
@@ -74,7 +91,7 @@ def current_status(found: Found) -> dict[str, Any]:
     stack = read_stack(found.files)
     endpoints = dict(stack.endpoints) if stack else {}
     state = read_state(found.files)
-    status = status_object(found.files, found.tag, state, endpoints, runs=stack is not None)
+    status = status_object(found.files, found.tag, state, endpoints, runners=runners_of(stack))
     return status | {"pid": stack.pid if stack else None}
 
 
