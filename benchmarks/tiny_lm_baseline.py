@@ -72,8 +72,14 @@ def with_edit(source: str, edit: dict[str, object]) -> str:
 
 def run(edit: dict[str, object], gate: str, budget: float, seed: int, code: str = "") -> str:
     """The output of one run in its own folder, where only train.py may differ."""
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OVERNIGHT_GATE": gate,
-           "OVERNIGHT_BUDGET": str(budget), "OVERNIGHT_SEED": str(seed)}
+    env = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "OVERNIGHT_GATE": gate,
+        "OVERNIGHT_BUDGET": str(budget),
+        "OVERNIGHT_SEED": str(seed),
+    }
     command = [sys.executable, "-c", code] if code else [sys.executable, "train.py"]
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "prepare.py").symlink_to(TRACK / "prepare.py")
@@ -95,25 +101,33 @@ def report_baseline(pool: ThreadPoolExecutor, gate: str, budget: int, seeds: int
     results = list(pool.map(lambda seed: summary(run({}, gate, budget, seed)), range(seeds)))
     values = [result["val_bpb"] for result in results]
     steps = [round(result["num_steps"]) for result in results]
-    print(f"{gate} {budget}, seeds 0..{seeds - 1}: val_bpb mean {statistics.mean(values):.4f}, "
-          f"sd {statistics.stdev(values):.4f}, {min(steps)}-{max(steps)} steps:",
-          " ".join(f"{value:.6f}" for value in values), flush=True)
+    print(
+        f"{gate} {budget}, seeds 0..{seeds - 1}: val_bpb mean {statistics.mean(values):.4f}, "
+        f"sd {statistics.stdev(values):.4f}, {min(steps)}-{max(steps)} steps:",
+        " ".join(f"{value:.6f}" for value in values),
+        flush=True,
+    )
     return values
 
 
 def record_baseline(values: list[float]) -> None:
     """Write baseline.json."""
-    figures = {"gate": "steps", "budget": STEPS, "seeds": len(values),
-               "val_bpb_mean": round(statistics.mean(values), 4),
-               "val_bpb_sd": round(statistics.stdev(values), 4)}
+    figures = {
+        "gate": "steps",
+        "budget": STEPS,
+        "seeds": len(values),
+        "val_bpb_mean": round(statistics.mean(values), 4),
+        "val_bpb_sd": round(statistics.stdev(values), 4),
+    }
     (TRACK / "baseline.json").write_text(json.dumps(figures, indent=1) + "\n")
 
 
 def report_edits(pool: ThreadPoolExecutor, seeds: int) -> None:
     """The same CPU-seconds for single edits; seeds in turn, so that all meet the same minutes."""
     jobs = [(seed, i) for seed in range(seeds) for i in range(len(EDITS))]
-    results = list(pool.map(
-        lambda job: summary(run(EDITS[job[1]], "cpu_time", CPU_SECONDS, job[0])), jobs))
+    results = list(
+        pool.map(lambda job: summary(run(EDITS[job[1]], "cpu_time", CPU_SECONDS, job[0])), jobs)
+    )
     base = None
     print(f"\n{CPU_SECONDS} CPU-seconds, mean of {seeds} seeds:\n")
     print("| edit | val_bpb | seeds' range | gain | steps |\n|---|---|---|---|---|")
@@ -124,17 +138,24 @@ def report_edits(pool: ThreadPoolExecutor, seeds: int) -> None:
         base = base or mean
         name = ", ".join(f"{key} {value}" for key, value in edit.items()) or "none (baseline)"
         steps = statistics.mean(result["num_steps"] for result in mine)
-        print(f"| {name} | {mean:.3f} | {min(values):.3f}-{max(values):.3f} "
-              f"| {100 * (1 - mean / base):+.1f} % | {steps:.0f} |", flush=True)
+        print(
+            f"| {name} | {mean:.3f} | {min(values):.3f}-{max(values):.3f} "
+            f"| {100 * (1 - mean / base):+.1f} % | {steps:.0f} |",
+            flush=True,
+        )
 
 
 def report_costs(runs: int) -> None:
     """CPU-seconds beside training, medians."""
-    parts = [[float(part) for part in run({}, "steps", STEPS, 0, PROFILE).split()]
-             for _ in range(runs)]
+    parts = [
+        [float(part) for part in run({}, "steps", STEPS, 0, PROFILE).split()] for _ in range(runs)
+    ]
     imports, start, evaluation = (statistics.median(column) for column in zip(*parts, strict=True))
-    print(f"\nCPU-seconds, median of {runs}: interpreter and import torch {imports:.2f}, "
-          f"from there to the first batch {start:.2f}, evaluation {evaluation:.2f}", flush=True)
+    print(
+        f"\nCPU-seconds, median of {runs}: interpreter and import torch {imports:.2f}, "
+        f"from there to the first batch {start:.2f}, evaluation {evaluation:.2f}",
+        flush=True,
+    )
 
 
 def main() -> None:

@@ -255,8 +255,6 @@ class ProposerSuite:
             factory({"temperatur": 1})
 
     @pytest.mark.parametrize("value", ["3", 1.5, -1, True, None])
-    def test_a_seed_that_is_no_whole_number_is_named(
-        self, factory: Factory, value: object
-    ) -> None:
+    def test_a_seed_that_is_no_whole_number_is_named(self, factory: Factory, value: object) -> None:
         with pytest.raises(ConfigError, match=r"proposer\.options\.seed\b"):
             factory({"seed": value})

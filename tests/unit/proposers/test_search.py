@@ -92,9 +92,7 @@ def test_the_first_six_ideas_are_one_knob_each_the_most_promising_first() -> Non
 
 def test_later_ideas_change_few_knobs() -> None:
     session = Session()
-    changed = [
-        len(p.details["changed"]) for p in session.run(SearchProposer({}), 30, by_chance(2))
-    ]
+    changed = [len(p.details["changed"]) for p in session.run(SearchProposer({}), 30, by_chance(2))]
 
     assert set(changed[:6]) == {1}
     assert 2 <= max(changed[6:]) <= 3
