@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.e2e.cli_driver import LOOP, Cli, finish, make_repo
+from tests.e2e.cli_driver import LOOP, Cli, finish, make_repo, until
 
 
 @pytest.fixture
@@ -24,8 +24,8 @@ def _finished(cli: Cli, folder: Path) -> Path:
 def test_an_interrupt_during_the_start_stops_the_run(cli: Cli, tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "repo", sleep=0.5)
     process = cli.start("run", repo, "--max", 50, "--json")
-    until = time.monotonic() + 30
-    while not (repo / "sandbox" / "stack.json").exists() and time.monotonic() < until:
+    patience = time.monotonic() + 30
+    while not (repo / "sandbox" / "stack.json").exists() and time.monotonic() < patience:
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
     done = finish(process)
@@ -131,3 +131,16 @@ def test_a_hostile_stack_file_is_one_line(cli: Cli, tmp_path: Path) -> None:
         done = cli("status", "--dir", repo)
         assert "Traceback" not in done.err, done
         assert len(done.err.splitlines()) <= 1
+
+
+def test_a_row_that_is_changed_while_it_runs_is_no_success(cli: Cli, tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "repo", sleep=0.5)
+    process = cli.start("run", repo, "--max", 3, "--json")
+    until(process, event="decision")
+    ledger = repo / "sandbox" / "ledger.jsonl"
+    with ledger.open("r+b") as file:
+        file.seek(ledger.read_bytes().index(b"baseline"))
+        file.write(b"bas3line")
+    done = finish(process)
+
+    assert done.code == 1, done

@@ -21,6 +21,7 @@ from overnight.contracts.rows import SessionClosed
 from overnight.ledger.fold import SessionState
 from overnight.sessions.opening import Opened, Request, open_session
 from overnight.sessions.supervisor import Supervisor, Watcher
+from overnight.sessions.verify import verify
 
 KILLED = 130
 
@@ -89,7 +90,8 @@ class _Run:
         view.ended(supervisor.state, closed, failed=False)
         if closed is None:
             return KILLED
-        return 1 if closed.outcome == "baseline_failed" else 0
+        whole = verify(self._opened.files.root).ok  # a script must not take a lie for a success
+        return 1 if closed.outcome == "baseline_failed" or not whole else 0
 
     def _tick(self, state: SessionState) -> None:
         supervisor = self._supervisor
