@@ -36,6 +36,7 @@ from overnight.executors.cage import (
     Ending,
     unavailable,
 )
+from overnight.executors.lifeguard import Lifeguard
 from overnight.executors.tree import collapse, materialise
 
 MANY_MOUNTS = 200  #: single frozen files before whole folders are frozen instead
@@ -59,6 +60,7 @@ class Plan:
     token: str
     cgroup_root: Path
     cgroup_own: str
+    guard: Lifeguard
 
 
 class NamespaceCage:
@@ -197,7 +199,7 @@ class NamespaceCage:
                     [*enter, self._plan.tools.bwrap, "--args", str(arguments), "--", *inner],
                     env={},  # the candidate may read the environment of PID 1
                     stdin=stdin.fileno(), stdout=stdout, stderr=stderr,
-                    pass_fds=passed, cwd="/",
+                    pass_fds=passed, cwd="/", process_group=self._plan.guard.group(),
                 )  # fmt: skip
         except OSError:
             os.close(block)

@@ -17,6 +17,7 @@ from overnight.executors import bubblewrap, cgroups, fallback, namespaces, recor
 from overnight.executors.binds import visible
 from overnight.executors.cage import Cage
 from overnight.executors.interpreters import Interpreters
+from overnight.executors.lifeguard import Lifeguard
 from overnight.executors.sandbox import Holdings, LocalSandbox
 
 NAME = "process"
@@ -56,7 +57,8 @@ class ProcessExecutor:
         unknown = sorted(set(chosen) - set(OPTIONS))
         if unknown:
             raise ConfigError(f"executor option {unknown[0]}: unknown, there are {OPTIONS}")
-        self._walls = None if wanted == "none" else _find_walls(self._lock_dir)
+        self._guard = Lifeguard()
+        self._walls = None if wanted == "none" else _find_walls(self._lock_dir, self._guard)
         self.isolation = "none" if self._walls is None else "namespaces"
 
     def prepare(self, spec: SandboxSpec) -> Sandbox:
@@ -136,11 +138,12 @@ class ProcessExecutor:
             tools=walls.tools, layout=layout, frozen=spec.frozen, command=command,
             limits=spec.limits, token=record.token, cgroup_root=self._cgroup_root,
             cgroup_own=record.cgroup_own,
+            guard=self._guard,
         )  # fmt: skip
         return lambda: namespaces.NamespaceCage(plan)
 
 
-def _find_walls(lock_dir: Path) -> Walls | None:
+def _find_walls(lock_dir: Path, guard: Lifeguard) -> Walls | None:
     """Try a sandbox for real: no list of kernels and settings could tell as surely."""
     as_root = os.geteuid() == 0
     tools = bubblewrap.find_tools(as_root) if sys.platform == "linux" else None
@@ -159,6 +162,7 @@ def _find_walls(lock_dir: Path) -> Walls | None:
             plan = namespaces.Plan(
                 tools=tools, layout=layout, frozen=(), command=("true",), limits=Limits(),
                 token=f"probe-{os.getpid()}", cgroup_root=Path("/nonexistent"), cgroup_own="",
+                guard=guard,
             )  # fmt: skip
             why = namespaces.probe(plan)
         if why is None:
