@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from collections.abc import MutableMapping
 from dataclasses import dataclass
@@ -15,23 +14,12 @@ from wsgiref.simple_server import WSGIServer
 import structlog
 from prometheus_client import CollectorRegistry, start_http_server
 
+from overnight.contracts.untrusted import strip_terminal
+
 log = structlog.get_logger()
 
 MAX_VALUE_CHARS = 8000  #: of one logged text; the rest is cut
 _MAX_DEPTH = 6
-
-#: CSI, OSC (and DCS, SOS, PM, APC) and two-character escapes, then all other control characters.
-_ESCAPES = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
-    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
-    r"|\x1b[ -/]*[0-~]"
-    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
-)
-
-
-def strip_escapes(text: str) -> str:
-    """*text* without terminal escapes, control and direction characters; tab and newline stay."""
-    return _ESCAPES.sub("", text)
 
 
 def configure(
@@ -137,9 +125,9 @@ def _clean_value(value: Any, depth: int) -> Any:
         return value
     if depth < _MAX_DEPTH and isinstance(value, dict):
         return {
-            strip_escapes(str(key)): _clean_value(item, depth + 1) for key, item in value.items()
+            strip_terminal(str(key)): _clean_value(item, depth + 1) for key, item in value.items()
         }
     if depth < _MAX_DEPTH and isinstance(value, list | tuple | set | frozenset):
         return [_clean_value(item, depth + 1) for item in value]
-    text = strip_escapes(str(value))
+    text = strip_terminal(str(value))
     return text if len(text) <= MAX_VALUE_CHARS else f"{text[:MAX_VALUE_CHARS]}..."

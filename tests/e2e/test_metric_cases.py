@@ -126,7 +126,7 @@ CASES: dict[str, tuple[str, Expected]] = {
 }
 JOB = ExperimentJob(
     sid="0123456789ab", tag="mar5", id=2, attempt=1, commit="a" * 40, tree_digest="b" * 64,
-    parent_digest=None, run_cmd=("python", "train.py"), metric="val_bpb",
+    run_cmd=("python", "train.py"), metric="val_bpb",
     editable_files=("train.py",), budget=5.0, gate="time", wall_seconds=10.0, cpu_seconds=None,
 )  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from overnight.contracts.loop import EnvName, MetricName, RelativePath
-from overnight.contracts.status import Role, Status, Trust
+from overnight.contracts.status import Status, Trust
 from overnight.contracts.wire import Wire
 
 Sid = Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]  #: a session's identity
@@ -44,7 +44,6 @@ class ExperimentJob(Wire):
     attempt: Attempt
     commit: CommitId
     tree_digest: Digest  #: content digest of the exported tree
-    parent_digest: Digest | None  #: of the parent's tree; the same means nothing was changed
     run_cmd: Annotated[tuple[str, ...], Field(min_length=1)]
     metric: MetricName
     editable_files: tuple[RelativePath, ...]
@@ -129,8 +128,3 @@ class Decision(Wire):
     incumbent_after: ExperimentId | None
     rests_on: tuple[int, ...]  #: seqs of the rows that it rests on
     basis_seq: int  #: the last row that the decider had folded
-
-
-def is_public(role: Role) -> bool:
-    """Does this role count as a candidate for `--max`?"""
-    return role in (Role.CANDIDATE, Role.RECOMBINATION)

@@ -60,7 +60,6 @@ class Watched:
     due: float = math.nan  #: when the kill was due: the deadline itself, or the wish
     emptied: bool = False
     peak_bytes: int = 0
-    over_memory: bool = False
 
 
 @dataclass

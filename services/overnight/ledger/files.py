@@ -53,11 +53,6 @@ class SessionFiles:
         return self.root / "stack.json"
 
     @property
-    def objects(self) -> Path:
-        """Bare git repository with every candidate's tree."""
-        return self.root / "objects.git"
-
-    @property
     def quarantine(self) -> Path:
         """Whatever was moved away instead of being deleted."""
         return self.root / "quarantine"

@@ -38,7 +38,6 @@ def job_for(state: SessionState, experiment_id: int, launch: Launch) -> Experime
     attempt, proposed, config = experiment.open_attempt, experiment.proposed, state.config
     assert attempt is not None and config is not None and state.opened is not None
     assert proposed.commit and proposed.tree_digest and state.sid  # never rejected
-    parent = state.experiments.get(proposed.parent) if proposed.parent else None
     return ExperimentJob(
         sid=state.sid,
         tag=state.opened.tag,
@@ -46,7 +45,6 @@ def job_for(state: SessionState, experiment_id: int, launch: Launch) -> Experime
         attempt=attempt.issued.attempt,
         commit=proposed.commit,
         tree_digest=proposed.tree_digest,
-        parent_digest=parent.proposed.tree_digest if parent else None,
         run_cmd=launch.argv,
         metric=config.metric.name,
         editable_files=config.editable_files,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -71,8 +71,10 @@ class TreePort(Protocol):
         """The editable files' text in that tree."""
         ...
 
-    def write(self, experiment_id: int, parent_commit: str, proposal: Proposal) -> Tree:
-        """Write and pin a candidate's tree. Raises EditRejectedError."""
+    def write(
+        self, experiment_id: int, parent_commit: str, proposal: Proposal, tried: Mapping[str, int]
+    ) -> Tree:
+        """Write and pin a candidate's tree. Raises EditRejectedError, also for one in *tried*."""
         ...
 
     def branch_for(self, experiment_id: int, hypothesis: str) -> str:

@@ -310,8 +310,7 @@ class Orchestrator:
             "details": proposal.details,
         }
         try:
-            tree = self._ports.trees.write(experiment_id, parent.commit, proposal)
-            self._refuse_repeats(tree.digest)
+            tree = self._ports.trees.write(experiment_id, parent.commit, proposal, self._tried())
         except EditRejectedError as error:
             refused = {"commit": None, "tree_digest": None, "rejection": error.reason}
             detail = {"rejection_detail": error.detail[:2000]}
@@ -324,7 +323,10 @@ class Orchestrator:
         }
         return rows.Proposed.model_validate({**common, **written})
 
-    def _refuse_repeats(self, digest: str) -> None:
+    def _tried(self) -> dict[str, int]:
+        """Tree digest -> the first experiment that had it."""
+        tried: dict[str, int] = {}
         for experiment in self.state.experiments.values():
-            if experiment.proposed.tree_digest == digest:
-                raise EditRejectedError("duplicate", f"the same tree as experiment {experiment.id}")
+            if experiment.proposed.tree_digest is not None:
+                tried.setdefault(experiment.proposed.tree_digest, experiment.id)
+        return tried

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import structlog
@@ -34,14 +35,17 @@ class SessionTrees:
         """The editable files' text in that tree."""
         return self.store.read_files(commit, self.editable)
 
-    def write(self, experiment_id: int, parent_commit: str, proposal: Proposal) -> Tree:
-        """Write and pin a candidate's tree. Raises EditRejectedError."""
+    def write(
+        self, experiment_id: int, parent_commit: str, proposal: Proposal, tried: Mapping[str, int]
+    ) -> Tree:
+        """Write and pin a candidate's tree. Raises EditRejectedError, also for one in *tried*."""
         edit = CandidateEdit(
             id=experiment_id,
             parent_commit=parent_commit,
             changes=proposal.changes,
             editable=self.editable,
             hypothesis=proposal.hypothesis,
+            known=tried,
         )
         stored = self.store.write_candidate(edit)
         return Tree(stored.commit, stored.tree_digest, stored.lines_added, stored.lines_removed)

@@ -25,7 +25,6 @@ def make_job(id: int, attempt: int = 1, wall_seconds: float = 2.0) -> Experiment
         attempt=attempt,
         commit="0" * 40,
         tree_digest="0" * 64,
-        parent_digest=None,
         run_cmd=("python", "train.py"),
         metric="val_bpb",
         editable_files=("train.py",),

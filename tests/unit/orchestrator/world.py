@@ -7,7 +7,7 @@ runners, each of which may die at any step.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from overnight.contracts import wire
@@ -143,7 +143,9 @@ class World:
         """TreePort."""
         return {"train.py": commit}
 
-    def write(self, experiment_id: int, parent_commit: str, proposal: Proposal) -> Tree:
+    def write(
+        self, experiment_id: int, parent_commit: str, proposal: Proposal, tried: Mapping[str, int]
+    ) -> Tree:
         """TreePort."""
         return Tree(f"{experiment_id:040x}", f"{experiment_id:064x}", 1, 1)
 

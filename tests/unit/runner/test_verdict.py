@@ -27,7 +27,6 @@ JOB = ExperimentJob(
     attempt=1,
     commit="a" * 40,
     tree_digest="b" * 64,
-    parent_digest=None,
     run_cmd=("python", "train.py"),
     metric="val_bpb",
     editable_files=("train.py",),
