@@ -19,6 +19,7 @@ from overnight.executors.cage import Cage
 from overnight.executors.interpreters import Interpreters
 from overnight.executors.lifeguard import Lifeguard
 from overnight.executors.sandbox import Holdings, LocalSandbox
+from overnight.faultpoints import Step, reach
 
 NAME = "process"
 OPTIONS = ("isolation", "lock_dir", "protected", "cgroup_root")
@@ -68,6 +69,7 @@ class ProcessExecutor:
         record = records.write(self._lock_dir, spec.labels, spec.scratch, own)
         slot: records.UserSlot | None = None
         try:
+            reach(Step.RUNNER_RECORDED)
             if self._walls is not None and os.geteuid() == 0:
                 slot = records.claim_user(self._lock_dir)
             place = tree.Place(spec.scratch, None if slot is None else slot.uid)

@@ -29,6 +29,7 @@ from overnight.executors.pipes import BoundedLog, Pump
 from overnight.executors.records import Record, UserSlot
 from overnight.executors.supervision import KillSwitch, Supervision, Watched
 from overnight.executors.tree import Place
+from overnight.faultpoints import Step, reach
 
 log = structlog.get_logger()
 
@@ -68,6 +69,7 @@ class LocalSandbox:
                 files = self._holdings.place.fill(snapshot)
             self._launched = True
             self._cage.launch(files)
+            reach(Step.RUNNER_LAUNCHED)
         except BaseException:
             self.destroy()
             raise
@@ -84,6 +86,7 @@ class LocalSandbox:
             started = time.monotonic()
             if self._switch.pressed_at is None:
                 self._cage.open(deadline.wall_seconds)
+                reach(Step.RUNNER_TRAINING)
             seen = Supervision(
                 cage=self._cage,
                 pump=Pump(*self._cage.streams(), output, on_output),
@@ -121,6 +124,7 @@ class LocalSandbox:
             self._destroyed = True
             gone = self._cage.close()
         self._switch.close()
+        reach(Step.RUNNER_EMPTIED)
         try:
             self._holdings.place.remove()
         except OSError as error:

@@ -13,6 +13,7 @@ import structlog
 from overnight.contracts.errors import InfrastructureError, WireError
 from overnight.contracts.rows import Ack, LedgerMessage
 from overnight.contracts.wire import MAX_MESSAGE_BYTES, decode, encode
+from overnight.faultpoints import Step, reach
 from overnight.jobqueue import keys
 from overnight.jobqueue.connection import edge, text_of
 
@@ -87,6 +88,7 @@ class LedgerSender:
                     # the recorder answers a key that it has with the same ack.
                     if entry is None or not self._still_waits(entry):
                         entry = self._add(message.key, text)
+                        reach(Step.RUNNER_SENT)
                         poll = 0.0
                     next_check = time.monotonic() + resend_seconds
                 poll = pause = min(max(FASTEST_POLL_SECONDS, poll * 1.3), SLOWEST_POLL_SECONDS)

@@ -12,6 +12,7 @@ from overnight.contracts import wire
 from overnight.contracts.errors import InfrastructureError, LedgerError
 from overnight.contracts.rows import Head, Row
 from overnight.contracts.status import RowKind
+from overnight.faultpoints import Step, reach
 from overnight.ledger.chain import link, to_line
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import SessionState
@@ -77,9 +78,11 @@ class LedgerWriter:
         self._check_still_there()
         try:
             self._stage_head(row.seq, row.hash)
+            reach(Step.RECORDER_STAGED)
             written = os.write(self._fd, line)
             if written != len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            reach(Step.RECORDER_WRITTEN)
             began = time.perf_counter()
             os.fsync(self._fd)
             self.on_fsync(time.perf_counter() - began)
@@ -88,7 +91,9 @@ class LedgerWriter:
             raise InfrastructureError(f"{self._files.ledger}: {error.strerror}") from error
         self._size += len(line)
         self.state.apply(row)
+        reach(Step.RECORDER_SYNCED)
         os.replace(self._staged_head, self._files.head)
+        reach(Step.RECORDER_APPENDED)
         return row
 
     def _check_still_there(self) -> None:
@@ -130,6 +135,7 @@ class LedgerWriter:
         self._files.quarantine.mkdir(exist_ok=True)
         stem = f"torn-tail-{os.urandom(4).hex()}.bin"
         (self._files.quarantine / stem).write_bytes(tail)
+        reach(Step.RECORDER_TAIL)
         with path.open("r+b") as file:
             file.truncate(path.stat().st_size - len(tail))
             os.fsync(file.fileno())

@@ -27,6 +27,7 @@ from overnight.contracts.errors import (
 )
 from overnight.contracts.loop import LoopConfig
 from overnight.contracts.rows import Opening
+from overnight.faultpoints import Step, reach
 from overnight.jobqueue.connection import connect
 from overnight.jobqueue.flags import Flags
 from overnight.jobqueue.jobs import Jobs
@@ -136,6 +137,7 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
     files = SessionFiles(options.dir)
     lock = _lock(files)
     try:
+        reach(Step.ORCHESTRATOR_STARTED)
         orchestrator = _build(options, files, read_opening(files))
         lifeline.say_ready(options.ready_fd)
         failures = 0

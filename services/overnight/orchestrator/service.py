@@ -17,6 +17,7 @@ from overnight.contracts.errors import (
 from overnight.contracts.experiment import Decision, Proposal
 from overnight.contracts.rows import LedgerMessage
 from overnight.contracts.status import GAVE_UP, Role, RowKind, Status
+from overnight.faultpoints import Step, reach
 from overnight.ledger.fold import RunState, SessionState
 from overnight.orchestrator import jobs
 from overnight.orchestrator.deadlines import deadlines
@@ -128,7 +129,9 @@ class Orchestrator:
         for row in self._ports.rows():
             self.state.apply(row)
         if self._refs_seq != self.state.seq and self.state.opened is not None:
+            reach(Step.ORCHESTRATOR_FOLDED)
             self._ports.trees.follow(self.state)
+            reach(Step.ORCHESTRATOR_REFS)
             self._refs_seq = self.state.seq
 
     def _settle(self, now: float) -> bool:
@@ -138,6 +141,7 @@ class Orchestrator:
             return False
         if pending.sent_at is None or now - pending.sent_at >= self._timing.resend_seconds:
             pending.sent_at = now
+            reach(Step(f"orchestrator:send-{pending.message.kind.value}"))
             self._ports.ledger.send(pending.message)
         ack = self._ports.ledger.ack(pending.message.key)
         if ack is None:
@@ -147,6 +151,7 @@ class Orchestrator:
             return False
         if ack.seq is None or ack.seq > self.state.seq:
             return False  # acked, but our own reading lags behind
+        reach(Step(f"orchestrator:acked-{pending.message.kind.value}"))
         self._pending = None
         if pending.after is not None:
             pending.after()
@@ -183,6 +188,7 @@ class Orchestrator:
             return
         fences = self._open_fences()
         try:
+            reach(Step.ORCHESTRATOR_LOOK)
             self._ports.queue.stopping(stopping)
             look = self._ports.queue.look(fences)
         except InfrastructureError:
@@ -206,6 +212,7 @@ class Orchestrator:
         """After a start, a restart of Redis or a flush: what nobody has is pushed again."""
         for fence in list(self._missing_since):
             log.info("requeued", experiment_id=fence[0], attempt=fence[1])
+            reach(Step.ORCHESTRATOR_REQUEUE)
             self._ports.queue.push(jobs.job_for(self.state, fence[0], self._launch))
             del self._missing_since[fence]
 
@@ -238,6 +245,7 @@ class Orchestrator:
                 self._send(jobs.own_result(experiment_id, attempt, Status.INFRA, "lost"))
             case Cancel(id=experiment_id, attempt=attempt):
                 self._ports.queue.remove((experiment_id, attempt))
+                reach(Step.ORCHESTRATOR_CANCEL)
                 self._send(jobs.own_result(experiment_id, attempt, Status.CANCELLED, None))
             case Propose(id=experiment_id):
                 self._propose(experiment_id)
@@ -263,11 +271,13 @@ class Orchestrator:
     def _push(self, experiment_id: int) -> None:
         try:
             self._ports.queue.push(jobs.job_for(self.state, experiment_id, self._launch))
+            reach(Step.ORCHESTRATOR_PUSHED)
         except InfrastructureError:
             self._requeue_at = 0.0  # with the first look that succeeds
             raise
 
     def _propose(self, experiment_id: int) -> None:
+        reach(Step.ORCHESTRATOR_PROPOSE)
         if experiment_id == 1:
             self._send(jobs.proposed_message(self._baseline(), self.epoch))
             return
@@ -311,6 +321,7 @@ class Orchestrator:
         }
         try:
             tree = self._ports.trees.write(experiment_id, parent.commit, proposal, self._tried())
+            reach(Step.ORCHESTRATOR_TREE)
         except EditRejectedError as error:
             refused = {"commit": None, "tree_digest": None, "rejection": error.reason}
             detail = {"rejection_detail": error.detail[:2000]}

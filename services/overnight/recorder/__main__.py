@@ -17,6 +17,7 @@ from overnight.configuration import RecorderSettings, load_settings, process_env
 from overnight.contracts.errors import InfrastructureError
 from overnight.contracts.rows import Ack, Row
 from overnight.contracts.status import RowKind
+from overnight.faultpoints import Step, reach
 from overnight.jobqueue.connection import connect
 from overnight.jobqueue.flags import Flags
 from overnight.jobqueue.jobs import Jobs
@@ -77,6 +78,7 @@ class _Desk:
         batch = self._inbox.read(64, poll_seconds)
         self._metrics.backlog.set(len(batch))
         for found in batch:
+            reach(Step.RECORDER_READ)
             self._settle(found)
 
     def _settle(self, found: Entry) -> None:
@@ -93,7 +95,9 @@ class _Desk:
             raise
         if ack.refused:
             self._metrics.refused.inc()
+        reach(Step.RECORDER_ACK)
         self._inbox.acknowledge(found, found.message.key, ack)
+        reach(Step.RECORDER_ACKED)
 
     def _on_row(self, row: Row) -> None:
         """A row is on the disk. Exports only ever follow; they can't fail it."""
@@ -135,6 +139,7 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
     files = SessionFiles(options.dir)
     writer = LedgerWriter(files, read_identity(files).sid)
     writer.open()
+    reach(Step.RECORDER_STARTED)
     if writer.healed_bytes:
         log.warning("torn_tail_healed", bytes=writer.healed_bytes)
     try:

@@ -18,6 +18,7 @@ import structlog
 from overnight.contracts.errors import InfrastructureError
 from overnight.contracts.status import Role, Status, Trust
 from overnight.contracts.untrusted import tsv_cell
+from overnight.faultpoints import Step, reach
 
 TSV_NAME = "results.tsv"
 JSONL_NAME = "experiments.jsonl"
@@ -147,7 +148,9 @@ class Exports:
         if entry.id in self._ids or not self._left or self._left != self._found():
             return False
         self._left = {}
+        reach(Step.RECORDER_EXPORT)
         self._add(TSV_NAME, tsv_line(entry) or "")
+        reach(Step.RECORDER_HALF_EXPORTED)
         self._add(JSONL_NAME, jsonl_line(entry))
         self._ids.add(entry.id)
         self._left = self._found()
@@ -175,6 +178,7 @@ class Exports:
             path = self._folder / name
             try:
                 new = _written(path.with_name(f".{name}.new"), text)
+                reach(Step.RECORDER_REBUILD)
                 known = name in ours and _mark(path) == ours[name]
                 if not known and _odd(path, text):
                     kept = _quarantine(path, self._folder / QUARANTINE)

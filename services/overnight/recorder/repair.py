@@ -11,6 +11,7 @@ from overnight.contracts import wire
 from overnight.contracts.errors import InfrastructureError, LedgerError
 from overnight.contracts.rows import GENESIS, Head, Repaired
 from overnight.contracts.status import RowKind
+from overnight.faultpoints import Step, reach
 from overnight.ledger.chain import BrokenRowError, from_line
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import SessionState
@@ -49,7 +50,9 @@ def repair(files: SessionFiles, sid: str) -> Repair:
                 needed=False, kept_rows=kept.seq, dropped_lines=0, reason="", quarantine=None
             )
         aside = _keep_original(files)
+        reach(Step.REPAIR_KEPT)
         _replace(files.ledger, files.ledger.read_bytes()[:good])
+        reach(Step.REPAIR_CUT)
         head = Head(seq=kept.seq, hash=kept.hash)
         _replace(files.head, wire.encode(head).encode() + b"\n")
     except OSError as error:
@@ -63,6 +66,7 @@ def repair(files: SessionFiles, sid: str) -> Repair:
         reason=problem,
         quarantine=aside,
     )
+    reach(Step.REPAIR_HEAD)
     _say_so(files, sid, done)
     return done
 

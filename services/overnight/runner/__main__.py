@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 from overnight import lifeline, telemetry
 from overnight.configuration import RunnerSettings, device_lock_dir, load_settings, process_environ
 from overnight.contracts.errors import OvernightError
+from overnight.faultpoints import Step, reach
 from overnight.jobqueue.connection import connect
 from overnight.jobqueue.flags import Flags
 from overnight.jobqueue.lease import Leases
@@ -60,6 +61,7 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
     identity = read_identity(files)
     device = DeviceLock(device_lock_dir(environ), options.device)
     device.acquire(life.should_stop, partial(lifeline.say_waiting, options.ready_fd))
+    reach(Step.RUNNER_STARTED)
     registry = CollectorRegistry()
     metrics = RunnerMetrics(registry)
     endpoint = telemetry.serve_metrics(registry, settings.metrics_port)

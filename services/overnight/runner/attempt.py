@@ -23,6 +23,7 @@ from overnight.contracts.execution import (
 from overnight.contracts.experiment import ExperimentJob, ExperimentResult
 from overnight.contracts.loop import Plausible
 from overnight.contracts.status import Status
+from overnight.faultpoints import Step, reach
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.stamp import utc_label
 from overnight.runner.frozen import frozen_paths
@@ -107,8 +108,10 @@ def _run(
     _keep_code(bench.files, job, snapshot)
     _link_reads(job, snapshot)
     watch.lap("export")
+    reach(Step.RUNNER_EXPORTED)
     sandbox = bench.executor.prepare(_spec(bench, job, work, snapshot))
     try:
+        reach(Step.RUNNER_PREPARED)
         on_sandbox(sandbox)
         parser = MetricParser(job.metric)
         sandbox.start(snapshot)
@@ -116,6 +119,7 @@ def _run(
         deadline = Deadline(wall_seconds=job.wall_seconds, cpu_seconds=job.cpu_seconds)
         execution = sandbox.wait(deadline, parser.feed)
         watch.lap("run")
+        reach(Step.RUNNER_ENDED)
         parsed = parser.finish()
         result = _result(bench, job, execution, parsed)
         if result.status is Status.SCORED:
@@ -123,9 +127,11 @@ def _run(
             shutil.rmtree(out, ignore_errors=True)
             sandbox.collect(out)
         watch.lap("collect")
+        reach(Step.RUNNER_COLLECTED)
     finally:
         sandbox.destroy()
     watch.lap("destroy")
+    reach(Step.RUNNER_DESTROYED)
     return result.model_copy(update={"timings": watch.seconds})
 
 

@@ -13,6 +13,7 @@ from overnight.contracts import wire
 from overnight.contracts.errors import InfrastructureError, WireError
 from overnight.contracts.experiment import ExperimentJob
 from overnight.contracts.rows import LedgerMessage
+from overnight.faultpoints import Step, reach
 
 log = structlog.get_logger()
 
@@ -26,6 +27,7 @@ def write_durably(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+        reach(Step.RUNNER_STAGED)
         os.replace(temporary, path)
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:

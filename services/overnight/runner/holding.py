@@ -12,6 +12,7 @@ import structlog
 from overnight.contracts.errors import InfrastructureError
 from overnight.contracts.execution import Sandbox
 from overnight.contracts.experiment import ExperimentJob
+from overnight.faultpoints import Step, reach
 from overnight.jobqueue.lease import Leases, Renewal
 
 log = structlog.get_logger()
@@ -83,6 +84,7 @@ class Holder:
                 log.warning("lease_unreachable", reason=str(error))
 
     def _renew(self) -> None:
+        reach(Step.RUNNER_RENEW)
         found = self._leases.renew(self._job.id, self._job.attempt, self._runner)
         if found is not Renewal.HELD:
             log.warning("lease_lost", experiment_id=self._job.id, attempt=self._job.attempt)

@@ -12,6 +12,7 @@ from overnight.contracts.errors import InfrastructureError, WireError
 from overnight.contracts.experiment import ExperimentJob, ExperimentResult
 from overnight.contracts.rows import LedgerMessage
 from overnight.contracts.status import RowKind
+from overnight.faultpoints import Step, reach
 from overnight.jobqueue.flags import Flags
 from overnight.jobqueue.lease import Leases
 from overnight.jobqueue.stream import LedgerSender
@@ -60,6 +61,7 @@ class Runner:
         if ended:
             log.warning("leftovers_ended", sandboxes=ended)
         clear_work(self._bench)
+        reach(Step.RUNNER_RECONCILED)
         claimed = self._claim.read()
         if claimed is not None:
             message = self._message(
@@ -80,9 +82,11 @@ class Runner:
         job = wire.decode(ExperimentJob, payload)
         if job.sid != self._lines.sid:
             raise WireError(f"job of session {job.sid}, this runner serves {self._lines.sid}")
+        reach(Step.RUNNER_TAKEN)
         if not self._lines.leases.claim(job.id, job.attempt, self._bench.runner):
             log.info("attempt_taken_by_another", experiment_id=job.id, attempt=job.attempt)
             return
+        reach(Step.RUNNER_LEASED)
         self._metrics.begin()
         result = None
         try:
@@ -99,6 +103,7 @@ class Runner:
             stopping=self._stopping,
         ) as holder:
             self._claim.write(job)
+            reach(Step.RUNNER_CLAIMED)
             log.info("attempt_started", experiment_id=job.id, attempt=job.attempt)
             result = run_attempt(self._bench, job, holder.attach)
             holder.detach()
@@ -115,12 +120,16 @@ class Runner:
                 return None
             message = self._message(result)
             self._outbox.put(message)
+            reach(Step.RUNNER_OUTBOX)
             self._claim.clear()
+            reach(Step.RUNNER_UNCLAIMED)
             self._deliver(message)
+            reach(Step.RUNNER_DELIVERED)
         try:
             self._lines.leases.release(job.id, job.attempt, self._bench.runner)
         except InfrastructureError as error:
             log.warning("lease_not_released", reason=str(error))  # it runs out by itself
+        reach(Step.RUNNER_RELEASED)
         return result
 
     def _stopping(self) -> bool:
@@ -142,6 +151,7 @@ class Runner:
         except InfrastructureError as error:
             log.warning("result_waits_in_outbox", key=message.key, reason=str(error))
             return
+        reach(Step.RUNNER_ACKED)
         if ack.refused:
             self._outbox.refused(message, ack.reason or "")
         else:

@@ -25,6 +25,7 @@ from overnight.configuration import (
 from overnight.contracts.errors import InfrastructureError, OvernightError
 from overnight.contracts.rows import Row, SessionClosed
 from overnight.contracts.status import ControlAction
+from overnight.faultpoints import Step, reach
 from overnight.ledger.fold import RunState, SessionState
 from overnight.ledger.reader import LedgerTail
 from overnight.sessions.children import Child, ChildSpec
@@ -76,6 +77,7 @@ class Supervisor:
         previous = {n: signal.signal(n, self._on_signal) for n in (signal.SIGINT, signal.SIGTERM)}
         hangup = signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:
+            reach(Step.SUPERVISOR_OPENED)
             self._start(read_end)
             return self._watch()
         finally:
@@ -112,7 +114,9 @@ class Supervisor:
         for child in self._children.values():
             if child.process is None:
                 child.start()
+                reach(Step.SUPERVISOR_CHILD)
         self._write_stack()
+        reach(Step.SUPERVISOR_STACK)
 
     def _add(self, name: str, words: tuple[str, ...], lifeline: int) -> None:
         argv = (sys.executable, "-m", f"overnight.{words[0]}", *words[1:])
@@ -136,6 +140,7 @@ class Supervisor:
             "--unixsocketperm", "600", "--save", "", "--appendonly", "no",
             "--maxmemory-policy", "noeviction", "--dir", str(self._socket_dir),
         )  # fmt: skip
+        reach(Step.SUPERVISOR_REDIS)
         spec = ChildSpec(name="redis", argv=argv, service=False)
         self._children["redis"] = self._child(spec, lifeline)
         return f"unix://{socket}?db=0"
@@ -218,6 +223,7 @@ class Supervisor:
             reason = child.last_reason() or f"exit code {code}"
             raise InfrastructureError(f"{name} died {times} times in a row: {reason}")
         log.warning("child_died", name=name, code=code)
+        reach(Step.SUPERVISOR_DIED)
         self._watcher.on_event("restarted", {"service": name, "code": code})
         child.restart_later()
 
@@ -258,12 +264,14 @@ class Supervisor:
 
     def _end_all(self) -> None:
         """SIGTERM, what depends first; SIGKILL after the grace, at once when interrupted twice."""
+        reach(Step.SUPERVISOR_ENDING)
         grace = 0.0 if self._interrupts > 1 else GRACE_SECONDS
         last: list[str] = [n for n in ("recorder", "redis") if n in self._children]
         for names in ([n for n in self._children if n not in last], last):
             for name in names:
                 self._children[name].signal(signal.SIGTERM if grace else signal.SIGKILL)
             self._reap(names, grace)
+        reach(Step.SUPERVISOR_ENDED)
         self._files.stack.unlink(missing_ok=True)
         if self._socket_dir is not None:
             remove_socket_folder(self._socket_dir)
