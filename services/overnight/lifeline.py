@@ -8,9 +8,10 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from threading import Event, Thread
+from threading import Event, Thread, current_thread, main_thread
 from types import FrameType
 
 import structlog
@@ -21,6 +22,52 @@ from overnight.contracts.errors import OvernightError
 log = structlog.get_logger()
 
 _PR_SET_PDEATHSIG = 1
+HANG_EXIT_CODE = 3
+
+
+class Watchdog:
+    """Ends this process when its main thread has stood still for too long, so that it is started
+    again: a service that hangs answers no one and looks alive.
+
+    It counts its own ticks and not a clock: while the whole process is stopped, or its host sleeps,
+    nothing is held against it. What holds the interpreter's lock for ever escapes it.
+    """
+
+    def __init__(self, patience_seconds: float, bite: Callable[[], None] | None = None) -> None:
+        self._patience = patience_seconds
+        self._extra = 0.0
+        self._silent = 0.0
+        self._bite = bite or _end_hanging
+        Thread(target=self._watch, name="watchdog", daemon=True).start()
+
+    def beat(self) -> None:
+        """The main thread goes on."""
+        self._silent = 0.0
+
+    @contextlib.contextmanager
+    def patient(self, seconds: float) -> Iterator[None]:
+        """What is done inside may take *seconds* more without a word."""
+        self._extra = seconds
+        try:
+            yield
+        finally:
+            self._silent = self._extra = 0.0
+
+    def _watch(self) -> None:
+        tick = min(1.0, self._patience / 10)
+        never = Event()
+        while not never.wait(tick):
+            self._silent += tick
+            if self._silent > self._patience + self._extra:
+                self._bite()
+                return
+
+
+def _end_hanging() -> None:
+    frame = sys._current_frames().get(main_thread().ident or 0)
+    where = [line.strip() for line in traceback.format_stack(frame)][-8:]
+    log.error("service_hangs", reason="it stood still for too long", where=where)
+    os._exit(HANG_EXIT_CODE)
 
 
 @dataclass
@@ -29,9 +76,22 @@ class Lifeline:
 
     ending: Event = field(default_factory=Event)
     signals: int = 0
+    watchdog: Watchdog | None = None
+
+    def watch(self, patience_seconds: float) -> None:
+        """From now on the main thread must ask `should_stop` at least that often."""
+        self.watchdog = Watchdog(patience_seconds)
+
+    def patient(self, seconds: float) -> contextlib.AbstractContextManager[None]:
+        """Inside, the main thread may be silent for *seconds* longer."""
+        if self.watchdog is None:
+            return contextlib.nullcontext()
+        return self.watchdog.patient(seconds)
 
     def should_stop(self) -> bool:
-        """Was this process asked to end?"""
+        """Was this process asked to end? Asked from the main thread, it is a sign of life."""
+        if self.watchdog is not None and current_thread() is main_thread():
+            self.watchdog.beat()
         return self.ending.is_set()
 
     def catch_signals(self) -> None:

@@ -50,6 +50,7 @@ class OrchestratorSettings(ServiceSettings):
     max_attempts: Annotated[int, Field(ge=1, le=1000)] = 3  #: infra failures of one experiment
     lost_after_seconds: Seconds = 15.0  #: neither lease nor queue entry for so long: lost
     rejected_pause: Annotated[int, Field(ge=1)] = 10  #: proposals rejected in a row that pause
+    hang_seconds: Seconds = 300.0  #: silent for so long, it is ended and started again
 
 
 class RunnerSettings(ServiceSettings):
@@ -60,6 +61,7 @@ class RunnerSettings(ServiceSettings):
     lease_seconds: Seconds = 15.0  #: life of a lease that is not renewed
     renew_seconds: Seconds = 5.0  #: between two renewals
     resend_seconds: Seconds = 2.0  #: between two tries to deliver a result
+    hang_seconds: Seconds = 300.0  #: silent for so long beyond a deadline, it is started again
     metrics_port: Port = 0
 
     @model_validator(mode="after")
@@ -75,6 +77,7 @@ class RecorderSettings(ServiceSettings):
     service = "recorder"
 
     poll_seconds: Seconds = 0.5  #: the longest wait for a message
+    hang_seconds: Seconds = 300.0  #: silent for so long, it is ended and started again
     metrics_port: Port = 0
 
 

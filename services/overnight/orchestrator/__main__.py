@@ -86,8 +86,10 @@ def _lock(files: SessionFiles) -> int:
     )
 
 
-def _build(options: argparse.Namespace, files: SessionFiles, opening: Opening) -> Orchestrator:
-    settings = load_settings(OrchestratorSettings, process_environ())
+def _build(
+    options: argparse.Namespace, files: SessionFiles, settings: OrchestratorSettings
+) -> Orchestrator:
+    opening = read_opening(files)
     identity = read_identity(files)
     config = wire.build(LoopConfig, opening.session.config)
     connection = connect(options.redis)
@@ -134,11 +136,13 @@ def _build(options: argparse.Namespace, files: SessionFiles, opening: Opening) -
 
 
 def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
+    settings = load_settings(OrchestratorSettings, process_environ())
+    life.watch(settings.hang_seconds)
     files = SessionFiles(options.dir)
     lock = _lock(files)
     try:
         reach(Step.ORCHESTRATOR_STARTED)
-        orchestrator = _build(options, files, read_opening(files))
+        orchestrator = _build(options, files, settings)
         lifeline.say_ready(options.ready_fd)
         failures = 0
         while not life.should_stop():

@@ -136,6 +136,7 @@ class _Desk:
 
 def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
     settings = load_settings(RecorderSettings, process_environ())
+    life.watch(settings.hang_seconds)
     files = SessionFiles(options.dir)
     writer = LedgerWriter(files, read_identity(files).sid)
     writer.open()

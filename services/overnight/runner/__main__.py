@@ -57,6 +57,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
     environ = process_environ()
     settings = load_settings(RunnerSettings, environ)
+    life.watch(settings.hang_seconds)
     files = SessionFiles(options.dir)
     identity = read_identity(files)
     device = DeviceLock(device_lock_dir(environ), options.device)
@@ -83,7 +84,7 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
         renew_seconds=settings.renew_seconds,
         resend_seconds=settings.resend_seconds,
     )
-    runner = Runner(bench, lines, metrics, life.should_stop)
+    runner = Runner(bench, lines, metrics, life)
     lifeline.say_ready(
         options.ready_fd,
         metrics=endpoint.url if endpoint else None,

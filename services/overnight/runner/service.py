@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
@@ -36,6 +37,18 @@ class Lines:
     resend_seconds: float
 
 
+class Life(Protocol):
+    """What ends a runner from outside."""
+
+    def should_stop(self) -> bool:
+        """Was it asked to end? Asking is a sign of life."""
+        ...
+
+    def patient(self, seconds: float) -> AbstractContextManager[None]:
+        """Inside, it may be silent for *seconds* longer."""
+        ...
+
+
 class Runner:
     """`handle` is what the queue's worker calls with each payload, in the main thread."""
 
@@ -44,12 +57,12 @@ class Runner:
         bench: Bench,
         lines: Lines,
         metrics: RunnerMetrics,
-        should_stop: Callable[[], bool],
+        life: Life,
     ) -> None:
         self._bench = bench
         self._lines = lines
         self._metrics = metrics
-        self._should_stop = should_stop
+        self._life = life
         self._outbox = Outbox(bench.folder / "outbox")
         self._claim = ClaimFile(bench.folder / "claimed")
 
@@ -105,7 +118,8 @@ class Runner:
             self._claim.write(job)
             reach(Step.RUNNER_CLAIMED)
             log.info("attempt_started", experiment_id=job.id, attempt=job.attempt)
-            result = run_attempt(self._bench, job, holder.attach)
+            with self._life.patient(job.wall_seconds):
+                result = run_attempt(self._bench, job, holder.attach)
             holder.detach()
             log.info(
                 "attempt_ended",
@@ -133,7 +147,7 @@ class Runner:
         return result
 
     def _stopping(self) -> bool:
-        return self._should_stop() or self._lines.flags.is_stopping(self._lines.sid)
+        return self._life.should_stop() or self._lines.flags.is_stopping(self._lines.sid)
 
     def _message(self, result: ExperimentResult) -> LedgerMessage:
         key = f"result:{result.id}:{result.attempt}:{result.sender}"
@@ -145,7 +159,7 @@ class Runner:
             ack = self._lines.sender.send_until_acked(
                 message,
                 resend_seconds=self._lines.resend_seconds,
-                stop=self._should_stop,
+                stop=self._life.should_stop,
                 deadline_seconds=None,
             )
         except InfrastructureError as error:

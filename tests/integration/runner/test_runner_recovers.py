@@ -18,6 +18,7 @@ from overnight.jobqueue.flags import Flags
 from overnight.jobqueue.lease import Leases
 from overnight.jobqueue.stream import LedgerInbox, LedgerSender
 from overnight.ledger.files import SessionFiles
+from overnight.lifeline import Lifeline
 from overnight.plugins import EXECUTORS, load
 from overnight.runner.attempt import Bench
 from overnight.runner.durable import ClaimFile, Outbox
@@ -77,7 +78,7 @@ def runner(bench: Bench, redis_server: RedisServer) -> Iterator[Runner]:
         renew_seconds=5.0,
         resend_seconds=0.2,
     )
-    yield Runner(bench, lines, RunnerMetrics(CollectorRegistry()), lambda: False)
+    yield Runner(bench, lines, RunnerMetrics(CollectorRegistry()), Lifeline())
     connection.close()
 
 
