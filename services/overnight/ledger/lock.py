@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from collections.abc import Callable
@@ -29,6 +30,7 @@ def hold(path: Path, refusal: Callable[[str], str]) -> int:
         holder = os.pread(fd, 20, 0).decode(errors="replace").strip() or "unknown"
         os.close(fd)
         raise SessionHeldError(refusal(holder)) from error
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    with contextlib.suppress(OSError):  # it is held all the same; the text is for people
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
     return fd

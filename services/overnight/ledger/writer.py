@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import time
@@ -9,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from overnight.contracts import wire
-from overnight.contracts.errors import InfrastructureError, LedgerError
+from overnight.contracts.errors import InfrastructureError, LedgerError, OvernightError
 from overnight.contracts.rows import Head, Row
 from overnight.contracts.status import RowKind
-from overnight.faultpoints import Step, reach
+from overnight.ledger.aside import keep_aside
 from overnight.ledger.chain import link, to_line
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import SessionState
@@ -31,7 +32,8 @@ class LedgerWriter:
         self._now = now or utc_label
         self._lock: int | None = None
         self._fd: int | None = None
-        self._size = 0
+        self._size = 0  #: of the file up to the last row that counts
+        self._unsettled: Row | None = None  #: written whole, but perhaps not on the disk
         self.state = SessionState()
         self.on_fsync: Callable[[float], None] = lambda seconds: None  #: told how long each took
         self.healed_bytes = 0  #: of an unterminated tail that was moved away at the last open
@@ -45,26 +47,39 @@ class LedgerWriter:
             InfrastructureError: the folder can't be written.
         """
         self._lock = lock_ledger(self._files)
-        self._heal_tail()
-        for row in LedgerTail(self._files.ledger).poll():
-            self.state.apply(row)
-        self._check_head()
-        if self.state.sid is not None and self.state.sid != self._sid:
-            raise LedgerError(f"{self._files.ledger} belongs to session {self.state.sid}")
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        self._fd = os.open(self._files.ledger, flags, 0o644)
-        self._size = os.fstat(self._fd).st_size
-        _sync_folder(self._files.root)
-        self._catch_up_head()
+        try:
+            self._heal_tail()
+            last = None
+            for row in LedgerTail(self._files.ledger).rows():
+                self.state.apply(row)
+                last = row
+            self._check_head()
+            if self.state.sid is not None and self.state.sid != self._sid:
+                raise LedgerError(f"{self._files.ledger} belongs to session {self.state.sid}")
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+            self._fd = os.open(self._files.ledger, flags, 0o644)
+            self._size = os.fstat(self._fd).st_size
+            _sync_folder(self._files.root)
+            self._catch_up_head(last)
+        except OSError as error:
+            self.close()
+            raise InfrastructureError(f"{self._files.ledger}: {error.strerror}") from error
+        except OvernightError:
+            self.close()
+            raise
 
     def append(self, kind: RowKind, key: str, body: wire.Wire) -> Row:
         """Write one row and return it once it is on the disk; `state` includes it then.
 
+        Call `settle` before you judge what may be written: it may add a row to `state`.
+
         Raises:
-            InfrastructureError: the disk refused (full, read-only, broken). Nothing was written:
-                the message stays where it is and is tried again.
+            InfrastructureError: the disk refused (full, read-only, broken). The message stays where
+                it is and is tried again: nothing was written, or `settle` goes on with it.
+            LedgerError: the file is not the one that we left.
         """
         assert self._fd is not None, "open first"  # a programming error
+        assert self._unsettled is None, "settle first"  # a programming error
         row = link(
             seq=self.state.seq + 1,
             ts=self._now(),
@@ -75,29 +90,56 @@ class LedgerWriter:
             prev=self.state.hash,
         )
         line = to_line(row)
-        self._check_still_there()
+        self._check_untouched()
         try:
             self._stage_head(row.seq, row.hash)
-            reach(Step.RECORDER_STAGED)
             written = os.write(self._fd, line)
             if written != len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            reach(Step.RECORDER_WRITTEN)
-            began = time.perf_counter()
-            os.fsync(self._fd)
-            self.on_fsync(time.perf_counter() - began)
         except OSError as error:
             self._take_back()
             raise InfrastructureError(f"{self._files.ledger}: {error.strerror}") from error
-        self._size += len(line)
-        self.state.apply(row)
-        reach(Step.RECORDER_SYNCED)
-        os.replace(self._staged_head, self._files.head)
-        reach(Step.RECORDER_APPENDED)
+        self._unsettled = row
+        try:
+            self._finish(row, len(line))
+        except OSError as error:
+            raise InfrastructureError(f"{self._files.ledger}: {error.strerror}") from error
         return row
 
-    def _check_still_there(self) -> None:
-        """A ledger that was moved or deleted under us would swallow rows that nobody can read."""
+    def settle(self) -> Row | None:
+        """Finish the row whose fsync failed; it, when there was one.
+
+        Readers may have seen such a row, so it is never taken back. The kernel may have dropped
+        its bytes and say nothing at the next fsync, so they are written again, where they stand.
+
+        Raises:
+            InfrastructureError: the disk still refuses.
+        """
+        row = self._unsettled
+        if row is None:
+            return None
+        line = to_line(row)
+        try:
+            self._stage_head(row.seq, row.hash)
+            _write_at(self._files.ledger, line, self._size)
+            self._finish(row, len(line))
+        except OSError as error:
+            raise InfrastructureError(f"{self._files.ledger}: {error.strerror}") from error
+        return row
+
+    def _finish(self, row: Row, size: int) -> None:
+        """The row's bytes stand there: on the disk with them, then it counts."""
+        assert self._fd is not None  # a programming error
+        began = time.perf_counter()
+        os.fsync(self._fd)
+        self.on_fsync(time.perf_counter() - began)
+        os.replace(self._staged_head, self._files.head)
+        self._unsettled = None
+        self._size += size
+        self.state.apply(row)
+
+    def _check_untouched(self) -> None:
+        """A ledger that was moved, deleted or cut under us would swallow rows nobody can read."""
         assert self._fd is not None  # a programming error
         try:
             named, ours = os.stat(self._files.ledger), os.fstat(self._fd)
@@ -105,6 +147,10 @@ class LedgerWriter:
             raise LedgerError(f"{self._files.ledger}: {error.strerror}") from error
         if (named.st_dev, named.st_ino) != (ours.st_dev, ours.st_ino):
             raise LedgerError(f"{self._files.ledger} is another file than the one we write")
+        if ours.st_size != self._size:
+            raise LedgerError(
+                f"{self._files.ledger} was changed by somebody else while we wrote it"
+            )
 
     def close(self) -> None:
         """Let go of file and lock. Idempotent."""
@@ -116,9 +162,11 @@ class LedgerWriter:
     def _take_back(self) -> None:
         """A torn row is cut off at once; if even that fails, the next open heals it."""
         assert self._fd is not None  # a programming error
-        self._staged_head.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # what is left is written over
+            self._staged_head.unlink(missing_ok=True)
         try:
-            os.ftruncate(self._fd, self._size)
+            if os.fstat(self._fd).st_size != self._size:
+                os.ftruncate(self._fd, self._size)
         except OSError as error:
             raise LedgerError(
                 f"{self._files.ledger}: a torn row could not be taken back ({error.strerror})"
@@ -132,10 +180,7 @@ class LedgerWriter:
             return
         if not tail:
             return
-        self._files.quarantine.mkdir(exist_ok=True)
-        stem = f"torn-tail-{os.urandom(4).hex()}.bin"
-        (self._files.quarantine / stem).write_bytes(tail)
-        reach(Step.RECORDER_TAIL)
+        keep_aside(self._files.quarantine, "torn-tail", tail)
         with path.open("r+b") as file:
             file.truncate(path.stat().st_size - len(tail))
             os.fsync(file.fileno())
@@ -159,17 +204,18 @@ class LedgerWriter:
             file.flush()
             os.fsync(file.fileno())
 
-    def _catch_up_head(self) -> None:
-        """After a crash between row and head."""
+    def _catch_up_head(self, last: Row | None) -> None:
+        """After an end between row and head: the row may be in the kernel's memory alone."""
         head = read_head(self._files.head)
-        if self.state.seq == 0 or (head is not None and head.seq == self.state.seq):
+        if last is None or (head is not None and head.seq == last.seq):
             self._staged_head.unlink(missing_ok=True)
             return
-        try:
-            self._stage_head(self.state.seq, self.state.hash)
-            os.replace(self._staged_head, self._files.head)
-        except OSError as error:
-            raise InfrastructureError(f"{self._files.head}: {error.strerror}") from error
+        assert self._fd is not None  # a programming error
+        line = to_line(last)
+        _write_at(self._files.ledger, line, self._size - len(line))
+        os.fsync(self._fd)
+        self._stage_head(last.seq, last.hash)
+        os.replace(self._staged_head, self._files.head)
 
 
 def lock_ledger(files: SessionFiles) -> int:
@@ -205,3 +251,11 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def _write_at(path: Path, data: bytes, offset: int) -> None:
+    """Over what stands there. Not by the descriptor that appends: Linux would append here too."""
+    with path.open("r+b", buffering=0) as file:
+        file.seek(offset)
+        if file.write(data) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -19,6 +19,7 @@ from overnight.contracts.errors import InfrastructureError
 from overnight.contracts.status import Role, Status, Trust
 from overnight.contracts.untrusted import tsv_cell
 from overnight.faultpoints import Step, reach
+from overnight.ledger.aside import place_aside
 
 TSV_NAME = "results.tsv"
 JSONL_NAME = "experiments.jsonl"
@@ -145,7 +146,7 @@ class Exports:
         Raises:
             InfrastructureError: the folder can't be written; the next append returns False.
         """
-        if entry.id in self._ids or not self._left or self._left != self._found():
+        if entry.id in self._ids or not self.untouched:
             return False
         self._left = {}
         reach(Step.RECORDER_EXPORT)
@@ -155,6 +156,11 @@ class Exports:
         self._ids.add(entry.id)
         self._left = self._found()
         return True
+
+    @property
+    def untouched(self) -> bool:
+        """Do both files stand as we left them?"""
+        return bool(self._left) and self._left == self._found()
 
     def matches(self, entries: Iterable[ExportEntry]) -> bool:
         """Are both files exactly what *entries*, in the order of their decisions, give?"""
@@ -263,11 +269,7 @@ def _odd(path: Path, text: bytes) -> bool:
 
 
 def _quarantine(path: Path, folder: Path) -> str:
-    folder.mkdir(exist_ok=True)
-    number = 1
-    while os.path.lexists(folder / f"{path.name}.{number}"):
-        number += 1
-    kept = folder / f"{path.name}.{number}"
+    kept = place_aside(folder, path.name)
     path.rename(kept)
     return f"{folder.name}/{kept.name}"
 

@@ -27,6 +27,9 @@ class Recorder:
         Raises:
             InfrastructureError: the disk refused. The message must stay in the inbox.
         """
+        row = self._writer.settle()
+        if row is not None:
+            self._on_row(row)
         verdict = admit(self._writer.state, message)
         if isinstance(verdict, Duplicate):
             return Ack(seq=verdict.seq)
