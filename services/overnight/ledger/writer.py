@@ -13,6 +13,7 @@ from overnight.contracts import wire
 from overnight.contracts.errors import InfrastructureError, LedgerError, OvernightError
 from overnight.contracts.rows import Head, Row
 from overnight.contracts.status import RowKind
+from overnight.faultpoints import Step, reach
 from overnight.ledger.aside import keep_aside
 from overnight.ledger.chain import link, to_line
 from overnight.ledger.files import SessionFiles
@@ -93,6 +94,7 @@ class LedgerWriter:
         self._check_untouched()
         try:
             self._stage_head(row.seq, row.hash)
+            reach(Step.RECORDER_STAGED)
             written = os.write(self._fd, line)
             if written != len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -100,6 +102,7 @@ class LedgerWriter:
             self._take_back()
             raise InfrastructureError(f"{self._files.ledger}: {error.strerror}") from error
         self._unsettled = row
+        reach(Step.RECORDER_WRITTEN)
         try:
             self._finish(row, len(line))
         except OSError as error:
@@ -133,10 +136,12 @@ class LedgerWriter:
         began = time.perf_counter()
         os.fsync(self._fd)
         self.on_fsync(time.perf_counter() - began)
+        reach(Step.RECORDER_SYNCED)
         os.replace(self._staged_head, self._files.head)
         self._unsettled = None
         self._size += size
         self.state.apply(row)
+        reach(Step.RECORDER_APPENDED)
 
     def _check_untouched(self) -> None:
         """A ledger that was moved, deleted or cut under us would swallow rows nobody can read."""
@@ -181,6 +186,7 @@ class LedgerWriter:
         if not tail:
             return
         keep_aside(self._files.quarantine, "torn-tail", tail)
+        reach(Step.RECORDER_TAIL)
         with path.open("r+b") as file:
             file.truncate(path.stat().st_size - len(tail))
             os.fsync(file.fileno())
