@@ -7,7 +7,12 @@ from contextlib import contextmanager
 
 import redis
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
+from redis.exceptions import (
+    AuthenticationError,
+    NoPermissionError,
+    RedisError,
+    ResponseError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
@@ -47,25 +52,45 @@ def connect(url: str) -> redis.Redis:
 
 
 @contextmanager
-def edge(doing: str) -> Iterator[None]:
+def edge(doing: str, key: str | None = None) -> Iterator[None]:
     """Where Redis errors stop: nothing of redis-py leaves this room.
 
+    key: what was read or written, for the message where the key itself may be at fault.
+
     Raises:
-        InfrastructureError: in place of any Redis error while *doing* this.
+        InfrastructureError: in place of any Redis error while *doing* this; names the fix.
     """
     try:
         yield
     except RedisError as error:
         said = " ".join(str(error).split())[:300] or type(error).__name__
-        raise InfrastructureError(f"redis, {doing}: {said}; {_fix(error)}") from error
+        raise InfrastructureError(f"redis, {doing}: {said}; {_fix(error, key)}") from error
 
 
-def _fix(error: RedisError) -> str:
+def is_wrong_type(error: BaseException) -> bool:
+    """Does a key hold something that we never put there? Waiting does not mend that."""
+    return isinstance(error, ResponseError) and "WRONGTYPE" in str(error)
+
+
+def _fix(error: RedisError, key: str | None) -> str:
+    said = str(error)
     if isinstance(error, NoPermissionError | AuthenticationError):
-        return "give this user the password and rights of the Redis ACL"
+        return f"give this user the password and rights of the Redis ACL{_on(key)}"
+    if "max number of clients" in said:
+        return "raise its maxclients, or end clients that hang"
     if isinstance(error, RedisConnectionError | RedisTimeoutError):
         return "is Redis up?"
+    if is_wrong_type(error):
+        return f"delete {key or 'that key'}: something else wrote there, and ours comes back"
+    if "OOM" in said:
+        return "raise its maxmemory, or free some"
+    if "READONLY" in said:
+        return "it is a replica: make it the master, or set REDIS_URL to the master"
     return "look into the server's log, memory and role"
+
+
+def _on(key: str | None) -> str:
+    return f", also for {key}" if key else ""
 
 
 def text_of(raw: bytes | str) -> str:

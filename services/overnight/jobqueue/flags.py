@@ -38,6 +38,16 @@ class Flags:
         """Did *service* say that it is ready, not long ago?"""
         return self._stands(keys.ready(sid, service))
 
+    def swap_mark(self, sid: str, name: str, mark: str, *, ttl_seconds: float) -> str | None:
+        """Leave *mark* for the next call and return what the last one left, in one step.
+
+        Another one, or None, shows that Redis forgot what happened in between.
+        """
+        key = keys.mark(sid, name)
+        with edge("looking for the last mark", key):
+            raw = self._redis.set(key, mark, px=_ms(ttl_seconds), get=True)
+        return None if raw is None else text_of(raw)  # type: ignore[arg-type]
+
     def beat(self, sid: str, runner: str, ttl_seconds: float) -> None:
         """Say that *runner* lives and serves *sid*."""
         with edge("a runner's beat"), self._redis.pipeline() as pipe:
@@ -62,11 +72,11 @@ class Flags:
         return [name for name, there in zip(names, alive, strict=True) if there]
 
     def _raise_sign(self, key: str, ttl_seconds: float) -> None:
-        with edge("setting a flag"):
+        with edge("setting a flag", key):
             self._redis.set(key, "1", px=_ms(ttl_seconds))
 
     def _stands(self, key: str) -> bool:
-        with edge("reading a flag"):
+        with edge("reading a flag", key):
             return bool(self._redis.exists(key))
 
 

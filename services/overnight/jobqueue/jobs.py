@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import redis
 from redis.exceptions import WatchError
@@ -32,10 +33,12 @@ PARKED_PAYLOAD_CHARS = 2000
 class Parked(Wire):
     """A poison job, set aside so that the others go on."""
 
+    v: Literal[1] = 1
     job: str  #: its rq id, as it stood there
     pool: str
     reason: str
     payload: str  #: the start of it; never run, never imported
+    at: str = ""  #: UTC label of the moment when it was set aside
 
 
 class Jobs:
@@ -66,7 +69,7 @@ class Jobs:
         )
         if len(rq_job.data) > MAX_MESSAGE_BYTES:
             raise WireError(f"job {job_id} is longer than {MAX_MESSAGE_BYTES} bytes")
-        with edge("pushing a job"), self._redis.pipeline() as pipe:
+        with edge("pushing a job", queue.key), self._redis.pipeline() as pipe:
             while True:
                 try:
                     pipe.watch(rq_job.key)  # type: ignore[no-untyped-call]
@@ -81,29 +84,32 @@ class Jobs:
 
     def queued(self, pool: str) -> set[AttemptId]:
         """The attempts that wait in *pool*'s list. What a worker has taken is not among them."""
-        with edge("reading a queue"):
-            raw = self._redis.lrange(pool_queue(self._redis, pool).key, 0, -1)
+        key = pool_queue(self._redis, pool).key
+        with edge("reading a queue", key):
+            raw = self._redis.lrange(key, 0, -1)
         found = (keys.parse_job_id(text_of(item)) for item in raw)
         return {attempt for attempt in found if attempt is not None}
 
     def depth(self, pool: str) -> int:
         """How many entries wait in *pool*'s list."""
-        with edge("reading a queue"):
-            return int(self._redis.llen(pool_queue(self._redis, pool).key))
+        key = pool_queue(self._redis, pool).key
+        with edge("reading a queue", key):
+            return int(self._redis.llen(key))
 
     def remove(self, pool: str, sid: str, id: int, attempt: int) -> bool:
         """Take a waiting attempt out; False when it does not wait (a worker may have it)."""
         job_id = keys.job_id(sid, id, attempt)
-        with edge("removing a job"):
+        key = pool_queue(self._redis, pool).key
+        with edge("removing a job", key):
             # The list entry first: whoever gets it out of the list owns the job.
-            if not self._redis.lrem(pool_queue(self._redis, pool).key, 0, job_id):
+            if not self._redis.lrem(key, 0, job_id):
                 return False
             self._redis.delete(ExperimentRqJob.key_for(job_id))
         return True
 
     def park(self, poison: Parked) -> None:
         """Set a poison job aside. Only the newest few stay."""
-        with edge("parking a job"), self._redis.pipeline() as pipe:
+        with edge("parking a job", keys.PARKED), self._redis.pipeline() as pipe:
             pipe.lpush(keys.PARKED, encode(poison))
             pipe.ltrim(keys.PARKED, 0, PARKED_ENTRIES - 1)
             pipe.expire(keys.PARKED, PARKED_TTL_SECONDS)
@@ -111,6 +117,6 @@ class Jobs:
 
     def parked(self) -> list[Parked]:
         """What was set aside, newest first."""
-        with edge("reading parked jobs"):
+        with edge("reading parked jobs", keys.PARKED):
             raw = self._redis.lrange(keys.PARKED, 0, PARKED_ENTRIES - 1)
         return [decode(Parked, text_of(item)) for item in raw]

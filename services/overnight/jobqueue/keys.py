@@ -48,6 +48,11 @@ def ready(sid: str, service: str) -> str:
     return f"overnight:{_checked(_SID, sid)}:ready:{_checked(_NAME, service)}"
 
 
+def mark(sid: str, name: str) -> str:
+    """What was left there last; shows whether Redis forgot something since."""
+    return f"overnight:{_checked(_SID, sid)}:mark:{_checked(_NAME, name)}"
+
+
 def runners(sid: str) -> str:
     """Set of the names that ever beat; those without a living beat are dropped on reading."""
     return f"overnight:{_checked(_SID, sid)}:runners"

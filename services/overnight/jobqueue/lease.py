@@ -44,12 +44,12 @@ class Leases:
     def claim(self, id: int, attempt: int, runner: str) -> bool:
         """Take the attempt for *runner*; False when another has it. Twice is once."""
         key = keys.lease(self._sid, id, attempt)
-        with edge("claiming a lease"):
-            if self._redis.set(key, runner, nx=True, px=self._ttl_ms):
+        with edge("claiming a lease", key):
+            if self._redis.set(key, self._value(runner), nx=True, px=self._ttl_ms):
                 return True
             # Also the case where our SET was done but its answer got lost on the way.
             raw = self._redis.get(key)
-        return raw is not None and text_of(raw) == runner
+        return _runner(raw) == runner
 
     def renew(self, id: int, attempt: int, runner: str) -> Renewal:
         """Extend *runner*'s lease; where nothing stands (a flush), take it again.
@@ -63,12 +63,17 @@ class Leases:
         def step(pipe: Pipeline) -> Renewal:
             nonlocal was_gone
             raw = pipe.get(key)
-            if raw is not None and text_of(raw) != runner:
+            if raw is not None and _runner(raw) != runner:
                 return Renewal.LOST if was_gone else Renewal.FOREIGN
             was_gone = raw is None
             pipe.multi()
-            pipe.set(key, runner, px=self._ttl_ms)
-            pipe.execute()  # WATCH stops it when the lease expired or was taken since we looked
+            if raw is not None and text_of(raw) == self._value(runner):
+                pipe.pexpire(key, self._ttl_ms)  # works on a server whose memory is full, too
+            else:
+                pipe.set(key, self._value(runner), px=self._ttl_ms)
+            # WATCH stops it when the lease expired or was taken since we looked.
+            if not pipe.execute()[0]:
+                raise WatchError
             if was_gone:
                 log.warning("lease_taken_again", experiment_id=id, attempt=attempt, runner=runner)
             return Renewal.HELD
@@ -81,7 +86,7 @@ class Leases:
 
         def step(pipe: Pipeline) -> bool:
             raw = pipe.get(key)
-            if raw is None or text_of(raw) != runner:
+            if _runner(raw) != runner:
                 return False
             pipe.multi()
             pipe.delete(key)
@@ -90,14 +95,31 @@ class Leases:
         return self._settle("releasing a lease", key, step)
 
     def owner(self, id: int, attempt: int) -> str | None:
-        """The runner that holds the attempt now."""
-        with edge("reading a lease"):
-            raw = self._redis.get(keys.lease(self._sid, id, attempt))
-        return None if raw is None else text_of(raw)
+        """The runner that holds the attempt now.
+
+        A lease that would outlive its own term is cut down to it: Redis expires by the server's
+        wall clock, and where that jumped back, a dead runner's lease would stand as much longer.
+        """
+        key = keys.lease(self._sid, id, attempt)
+        with edge("reading a lease", key), self._redis.pipeline(transaction=False) as pipe:
+            pipe.get(key)
+            pipe.pttl(key)
+            raw, left_ms = pipe.execute()
+            if raw is None:
+                return None
+            term_ms = _term_ms(raw)
+            if term_ms is not None and (left_ms > term_ms or left_ms == -1):
+                log.warning("lease_cut_down", experiment_id=id, attempt=attempt, left_ms=left_ms)
+                self._redis.pexpire(key, term_ms)
+        return _runner(raw)
+
+    def _value(self, runner: str) -> str:
+        """Who, and for how long (ms): who reads it need not know how that runner is set up."""
+        return f"{runner} {self._ttl_ms}"
 
     def _settle(self, doing: str, key: str, step: Callable[[Pipeline], T]) -> T:
         """Run *step* under WATCH until nobody wrote in between."""
-        with edge(doing), self._redis.pipeline() as pipe:
+        with edge(doing, key), self._redis.pipeline() as pipe:
             for _ in range(_TRIES):
                 try:
                     pipe.watch(key)  # type: ignore[no-untyped-call]
@@ -107,3 +129,13 @@ class Leases:
                 finally:
                     pipe.reset()
         raise InfrastructureError(f"redis, {doing}: {key} changed {_TRIES} times under our hands")
+
+
+def _runner(raw: bytes | str | None) -> str | None:
+    return None if raw is None else text_of(raw).partition(" ")[0]
+
+
+def _term_ms(raw: bytes | str) -> int | None:
+    """None when it does not say, as one of an older release."""
+    term = text_of(raw).partition(" ")[2]
+    return int(term) if term.isascii() and term.isdigit() and 0 < len(term) < 12 else None

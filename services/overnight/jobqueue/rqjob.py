@@ -39,6 +39,7 @@ class ExperimentRqJob(Job):
         super().__init__(id, connection, serializer=JSONSerializer)
         self.handler: Callable[[str], None] | None = None
         self.ran = False  #: the handler was called
+        self.finished = False  #: Redis says that a worker has run it to its end
         self.error: BaseException | None = None  #: what it raised; rq itself swallows everything
 
     @property
@@ -62,6 +63,7 @@ class ExperimentRqJob(Job):
         self.result_ttl = RESULT_TTL_SECONDS
         self.failure_ttl = FAILURE_TTL_SECONDS
         self.ttl = QUEUED_TTL_SECONDS
+        self.finished = raw_data.get(b"status") == JobStatus.FINISHED.value.encode()
         self._status = JobStatus.QUEUED
 
     def _deserialize_data(self) -> None:
@@ -87,10 +89,24 @@ class ExperimentRqJob(Job):
             raise WireError("an experiment runs in a pool worker only")
         self.ran = True
         try:
+            self._check_id()
             self.handler(self.payload)
         except BaseException as error:
             self.error = error
             raise
+
+    def _check_id(self) -> None:
+        """The attempt that waits under this id is the one that runs.
+
+        Raises:
+            WireError: the text names another: a copy, or a forged one.
+        """
+        plain = loads(self.payload, "job")
+        if not isinstance(plain, dict):
+            return  # the handler says what is wrong with it
+        named = (plain.get("sid"), plain.get("id"), plain.get("attempt"))
+        if named != keys.parse_job_id(self.id):
+            raise WireError(f"the text under {self.id} is of another attempt: {named}"[:200])
 
     @property
     def func(self) -> Callable[[str], None] | None:
@@ -125,6 +141,17 @@ class ExperimentQueue(Queue):
         super().__init__(
             name, connection=connection, job_class=ExperimentRqJob, serializer=JSONSerializer
         )
+        self.worker: str | None = None  #: whose queue object this is
+
+    @property
+    def intermediate_queue_key(self) -> str:
+        """Where a taken job stands until it is started: a list for each worker.
+
+        So a worker finds what it took without knowing, because the answer was lost or because its
+        predecessor was killed then; nobody else starts it meanwhile.
+        """
+        shared = str(super().intermediate_queue_key)
+        return shared if self.worker is None else f"{shared}:{self.worker}"
 
     def get_redis_server_version(self) -> tuple[int, int, int]:
         # rq asks by INFO, which is @dangerous in an ACL. BLMOVE came with 6.2, and we need it.

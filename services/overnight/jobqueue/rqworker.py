@@ -9,17 +9,18 @@ from typing import Any
 import redis
 import structlog
 from rq import worker_registration
+from rq.job import Job
 from rq.queue import Queue
 from rq.serializers import JSONSerializer
 from rq.timeouts import BaseDeathPenalty
 from rq.utils import now
 from rq.worker import SimpleWorker
 
-from overnight.jobqueue.connection import text_of
 from overnight.jobqueue.rqjob import ExperimentQueue, ExperimentRqJob
 
 log = structlog.get_logger()
 
+TAKEN_TTL_SECONDS = 24 * 3600  #: what a worker took and never started, when it never comes back
 WORKER_TTL_SECONDS = 60  #: a dead worker's registration is gone after this
 
 
@@ -71,6 +72,8 @@ class RqWorker(SimpleWorker):
         )
         self.log = _private_logger()
         self._queue = queue
+        self.swallowed: BaseException | None = None  #: what rq met and told nobody, of this job
+        queue.worker = name
 
     def announce(self) -> None:
         """Stand in rq's list of workers for another minute, whatever stood there before.
@@ -84,10 +87,11 @@ class RqWorker(SimpleWorker):
             pipe.hset(self.key, mapping=self.serialize())
             worker_registration.register(self, pipe)
             pipe.expire(self.key, WORKER_TTL_SECONDS)
+            pipe.expire(self._queue.intermediate_queue_key, TAKEN_TTL_SECONDS)
             pipe.execute()
 
     def tidy(self) -> None:
-        """Drop what dead workers left: registrations, expired notes, ids without a job."""
+        """Drop what dead workers left: registrations and expired notes."""
         queue, connection = self._queue, self.connection
         worker_registration.clean_worker_registry(queue)
         for registry in (
@@ -97,9 +101,16 @@ class RqWorker(SimpleWorker):
         ):
             # rq's clean-up would run callbacks and retries; expiry is all that we want.
             connection.zremrangebyscore(registry.key, 0, time.time())
-        for raw in connection.lrange(queue.intermediate_queue_key, 0, -1):
-            if not connection.exists(ExperimentRqJob.key_for(text_of(raw))):
-                self.let_go(raw)
+
+    def left(self) -> bytes | str | None:
+        """An id that this worker, or its predecessor, took and neither started nor let go."""
+        raw: bytes | str | None = self.connection.lindex(self._queue.intermediate_queue_key, 0)
+        return raw
+
+    def prepare_job_execution(self, job: Job, remove_from_intermediate_queue: bool = False) -> None:
+        """As rq does, but with the list of taken ids that is our own."""
+        super().prepare_job_execution(job, remove_from_intermediate_queue=False)
+        self.let_go(job.id)
 
     def let_go(self, taken: bytes | str) -> None:
         """Drop an id, as it stood in the queue, from the list of taken ones."""
@@ -111,6 +122,7 @@ class RqWorker(SimpleWorker):
 
     def handle_exception(self, job: Any, *exc_info: Any) -> None:
         """PoolWorker says what went wrong, once."""
+        self.swallowed = exc_info[1] if len(exc_info) > 1 else None
 
     def procline(self, message: str) -> None:
         """The process's title is not ours to change."""

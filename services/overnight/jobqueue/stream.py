@@ -19,7 +19,7 @@ from overnight.jobqueue.connection import edge, text_of
 
 log = structlog.get_logger()
 
-ACK_TTL_SECONDS = 24 * 3600
+ACK_TTL_SECONDS = 600  #: whoever missed it sends again and gets the same
 STREAM_ENTRIES = 10_000  #: about; older ones are cut off, and sent again by whoever waits
 FASTEST_POLL_SECONDS = 0.002
 SLOWEST_POLL_SECONDS = 0.05
@@ -34,20 +34,29 @@ class LedgerSender:
         self._redis = connection
         self._sid = sid
         self._stream = keys.ledger_in(sid)
+        self._sent: tuple[str, str] | None = None  #: (key, entry) of the last `send`
 
     def send(self, message: LedgerMessage) -> str:
-        """Put *message* into the stream once; returns its entry id.
+        """Put *message* into the stream, unless it still waits there; returns its entry id.
 
         Raises:
             WireError: longer than the cap; it could never be read.
             InfrastructureError: Redis did not take it, or may have.
         """
-        return self._add(message.key, _encoded(message))
+        text = _encoded(message)
+        if (
+            self._sent is None
+            or self._sent[0] != message.key
+            or not self._still_waits(self._sent[1])
+        ):
+            self._sent = (message.key, self._add(message.key, text))
+        return self._sent[1]
 
     def ack(self, key: str) -> Ack | None:
         """The recorder's answer to *key*, if there is one. An unreadable one counts as none."""
-        with edge("reading an ack"):
-            raw = self._redis.get(keys.ack(self._sid, key))
+        name = keys.ack(self._sid, key)
+        with edge("reading an ack", name):
+            raw = self._redis.get(name)
         if raw is None:
             return None
         try:
@@ -120,14 +129,14 @@ class LedgerSender:
         time.sleep(seconds)
 
     def _add(self, key: str, text: str) -> str:
-        with edge("sending to the ledger"):
+        with edge("sending to the ledger", self._stream):
             entry = self._redis.xadd(
                 self._stream, {"key": key, "message": text}, maxlen=STREAM_ENTRIES, approximate=True
             )
         return text_of(entry)
 
     def _still_waits(self, entry: str) -> bool:
-        with edge("looking after a sent message"):
+        with edge("looking after a sent message", self._stream):
             if not self._redis.xlen(self._stream):
                 return False
             return bool(self._redis.xrange(self._stream, min=entry, max=entry, count=1))
@@ -161,7 +170,7 @@ class LedgerInbox:
             InfrastructureError: Redis did not answer.
         """
         block = min(block_seconds, LONGEST_BLOCK_SECONDS)
-        with edge("reading the ledger stream"):
+        with edge("reading the ledger stream", self._stream):
             answer: Any = self._redis.xread(
                 {self._stream: "0-0"},
                 count=count,
@@ -176,10 +185,14 @@ class LedgerInbox:
     def acknowledge(self, entry: Entry, key: str | None, ack: Ack) -> None:
         """Answer *key*, then drop the entry. Call it only after the row is on the disk.
 
+        Each alone is right, too: a sender without an answer sends again. So where memory is full
+        and no answer can be written, the entry goes all the same and makes room for one.
+
         Raises:
-            InfrastructureError: Redis did not take it; the entry will be read again.
+            InfrastructureError: Redis did not take it; the message will be read again.
         """
-        with edge("acknowledging a ledger message"), self._redis.pipeline() as pipe:
+        doing = "acknowledging a ledger message"
+        with edge(doing), self._redis.pipeline(transaction=False) as pipe:
             if key is not None:
                 pipe.set(keys.ack(self._sid, key), encode(ack), ex=ACK_TTL_SECONDS)
             pipe.xdel(self._stream, entry.entry_id)

@@ -11,14 +11,12 @@ from collections.abc import Callable
 import redis
 import structlog
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import ResponseError
-from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.exceptions import RedisError, ResponseError
 from rq.exceptions import NoSuchJobError
 
 from overnight.contracts.errors import InfrastructureError, OvernightError, WireError
 from overnight.jobqueue import keys
-from overnight.jobqueue.connection import edge, text_of
+from overnight.jobqueue.connection import edge, is_wrong_type, text_of
 from overnight.jobqueue.jobs import PARKED_PAYLOAD_CHARS, Jobs, Parked
 from overnight.jobqueue.rqjob import ExperimentRqJob, pool_queue
 from overnight.jobqueue.rqworker import RqWorker
@@ -45,6 +43,7 @@ class PoolWorker:
         name: str,
         handler: Callable[[str], None],
         should_stop: Callable[[], bool],
+        on_wait: Callable[[str | None], None] = lambda why: None,
     ) -> None:
         self._redis = connection
         self._pool = pool
@@ -53,6 +52,8 @@ class PoolWorker:
         self._jobs = Jobs(connection)
         self._handler = handler
         self._should_stop = should_stop
+        self._on_wait = on_wait
+        self._look_behind = True  # there may be something that was taken and never started
         self._held: ExperimentRqJob | None = None  # taken, but not yet given to the handler
         self._held_failures = 0
         self._announce_at = self._tidy_at = 0.0
@@ -78,11 +79,15 @@ class PoolWorker:
                 failures += 1
                 if failures == 1:
                     self._log.warning("worker_waits_for_redis", error=str(error))
+                else:
+                    self._on_wait(str(error))
                 self._announce_at = 0.0
+                self._look_behind = True
                 time.sleep(backoff.compute(failures))
             else:
                 if failures:
                     self._log.info("worker_goes_on", failures=failures)
+                    self._on_wait(None)
                 failures = 0
         self._leave()
 
@@ -101,8 +106,7 @@ class PoolWorker:
 
     def _take(self) -> ExperimentRqJob | None:
         """The next job of ours, waiting up to BLOCK_SECONDS; anything else is set aside."""
-        taken = self._queue.intermediate_queue_key
-        raw = self._redis.blmove(self._queue.key, taken, BLOCK_SECONDS)  # type: ignore[arg-type]
+        raw = self._next_id()
         if raw is None:
             return None
         job_id = text_of(raw)
@@ -119,15 +123,32 @@ class PoolWorker:
             self._refuse(raw, str(error))
             return None
         except ResponseError as error:
-            if not str(error).startswith("WRONGTYPE"):
+            if not is_wrong_type(error):
                 raise
             self._refuse(raw, "its key holds no hash")
+            return None
+        if job.finished:
+            self._log.info("job_done_already", job=job_id)
+            self._rq.let_go(raw)
             return None
         job.origin = self._queue.name
         return job
 
+    def _next_id(self) -> bytes | str | None:
+        if self._look_behind:
+            left = self._rq.left()
+            if left is not None:
+                self._log.info("job_taken_before", job=text_of(left)[:100])
+                return left
+            self._look_behind = False
+        source, taken = self._queue.key, self._queue.intermediate_queue_key
+        with edge("taking a job", source):
+            raw: bytes | str | None = self._redis.blmove(source, taken, BLOCK_SECONDS)  # type: ignore[arg-type]
+        return raw
+
     def _run(self, job: ExperimentRqJob) -> None:
         job.handler = self._handler
+        self._rq.swallowed = None
         try:
             with edge("starting or ending a job"):
                 self._rq.execute_job(job, self._queue)
@@ -146,14 +167,16 @@ class PoolWorker:
 
     def _hold(self, job: ExperimentRqJob, problem: InfrastructureError | None) -> None:
         """rq failed before the handler was called: keep the job, it is nowhere else any more."""
-        cause = problem.__cause__ if problem is not None else None
-        if not isinstance(cause, RedisConnectionError | RedisTimeoutError):
+        cause = self._rq.swallowed or (problem.__cause__ if problem is not None else None)
+        if not isinstance(cause, RedisError) or is_wrong_type(cause):
+            # Not the server's state, which is waited for: something lies in this job's way.
             self._held_failures += 1
             if self._held_failures >= BOOKKEEPING_TRIES:
+                self._park(job.id, f"rq can't start it: {cause}", job.payload)
+                self._rq.let_go(job.id)
                 self._held = None
-                self._park(job.id, f"rq can't start it: {problem}", job.payload)
                 return
-        raise problem or InfrastructureError("rq lost its connection while starting a job")
+        raise problem or InfrastructureError(f"redis, starting a job: {cause}")
 
     def _judge(self, job: ExperimentRqJob) -> None:
         error = job.error

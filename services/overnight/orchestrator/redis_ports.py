@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable
 
 from overnight.contracts.experiment import ExperimentJob
@@ -11,8 +12,8 @@ from overnight.jobqueue.lease import Leases
 from overnight.orchestrator.planning import Fence
 from overnight.orchestrator.ports import Look
 
-MARKER = "queue"  #: a sign that dies with Redis's memory
-MARKER_SECONDS = 7 * 86400.0
+MARK = "queue"
+MARK_SECONDS = 7 * 86400.0
 
 
 class RedisQueue:
@@ -25,6 +26,7 @@ class RedisQueue:
         self._sid = sid
         self._pool = pool
         self._stop_is_set = True  # unknown at first: cleared with the first look
+        self._mark: str | None = None  #: what the last look left in Redis
 
     def push(self, job: ExperimentJob) -> None:
         """Queue one attempt; nothing happens when Redis knows it already."""
@@ -36,14 +38,23 @@ class RedisQueue:
 
     def look(self, fences: Iterable[Fence]) -> Look:
         """Where the given attempts are."""
-        intact = self._flags.is_ready(self._sid, MARKER)
-        self._flags.mark_ready(self._sid, MARKER, ttl_seconds=MARKER_SECONDS)
+        intact = self._is_intact()
         wanted = set(fences)
         if not wanted:
             return Look(frozenset(), frozenset(), intact)
         queued = {(i, a) for sid, i, a in self._jobs.queued(self._pool) if sid == self._sid}
         leased = {f for f in wanted - queued if self._leases.owner(*f) is not None}
         return Look(frozenset(queued & wanted), frozenset(leased), intact)
+
+    def _is_intact(self) -> bool:
+        """Does Redis still know all since the last look? A new mark each time, so that one which
+        came back from an older copy of its memory (a log, a replica) shows too.
+        """
+        last, mark = self._mark, secrets.token_hex(8)
+        self._mark = None
+        found = self._flags.swap_mark(self._sid, MARK, mark, ttl_seconds=MARK_SECONDS)
+        self._mark = mark
+        return last is not None and found == last
 
     def stopping(self, on: bool) -> None:
         """The flag expires by itself, so it is set again with every look while it stands."""

@@ -42,6 +42,8 @@ from overnight.orchestrator.ports import Look, Ports
 
 log = structlog.get_logger()
 
+UNSEEN_SECONDS = 2.0  #: between two looks at the queue; only a stopped or busy loop takes longer
+
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
@@ -196,9 +198,16 @@ class Orchestrator:
             self._missing_since.clear()
             raise
         first = self._looked_at is None
+        # Were we stopped, or busy? What nobody saw missing is not missing for so long.
+        unseen = 0.0 if self._looked_at is None else now - self._looked_at - UNSEEN_SECONDS
+        self._missing_since = {
+            fence: since + max(0.0, unseen) for fence, since in self._missing_since.items()
+        }
         self._look, self._looked_at = look, now
         if first or not look.intact:
             self._requeue_at = now + self._timing.requeue_seconds
+            # What Redis forgot is not lost: it is pushed again, and costs no attempt.
+            self._missing_since.clear()
         present = look.queued | look.leased
         self._missing_since = {
             fence: self._missing_since.get(fence, now) for fence in fences if fence not in present

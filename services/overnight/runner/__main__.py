@@ -96,7 +96,12 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
         target=_beat, args=(life, flags, identity.sid, options.slot, metrics), daemon=True
     ).start()
     PoolWorker(
-        connection, options.pool, f"{identity.sid}-{options.slot}", runner.handle, life.should_stop
+        connection,
+        options.pool,
+        f"{identity.sid}-{options.slot}",
+        runner.handle,
+        life.should_stop,
+        on_wait=partial(lifeline.say_waiting, options.ready_fd),
     ).work()
     return 0
 

@@ -18,6 +18,7 @@ from overnight.jobqueue.lease import Leases, Renewal
 log = structlog.get_logger()
 
 LOOK_SECONDS = 0.25  #: how soon a stop is noticed
+SLOWEST_LOOK_SECONDS = 1.0  #: while Redis is away
 
 
 class Ended(StrEnum):
@@ -72,16 +73,26 @@ class Holder:
 
     def _watch(self) -> None:
         renewed_at = time.monotonic()
-        while not self._over.wait(LOOK_SECONDS):
+        pause, failures = LOOK_SECONDS, 0
+        while not self._over.wait(pause):
             try:
                 if self._stopping():
                     self._end(Ended.STOPPED)
-                if time.monotonic() - renewed_at >= self._renew_seconds:
-                    renewed_at = time.monotonic()
+                now = time.monotonic()
+                if failures or now - renewed_at >= self._renew_seconds:
                     self._renew()
+                    renewed_at = now
             except InfrastructureError as error:
-                # Without Redis nobody can take the attempt from us either: go on.
-                log.warning("lease_unreachable", reason=str(error))
+                # The candidate runs on. Where only we are cut off, its attempt may be issued again
+                # meanwhile; then the recorder accepts one result and keeps the other beside it.
+                if failures == 0:
+                    log.warning("lease_unreachable", reason=str(error))
+                failures += 1
+                pause = min(2 * pause, SLOWEST_LOOK_SECONDS)
+            else:
+                if failures:
+                    log.info("lease_reached_again", failures=failures)
+                pause, failures = LOOK_SECONDS, 0
 
     def _renew(self) -> None:
         reach(Step.RUNNER_RENEW)

@@ -112,7 +112,7 @@ def test_a_worker_forgets_what_dead_ones_left(redis_server, start_worker, make_j
     client.sadd("rq:workers", "rq:worker:dead")
     client.sadd("rq:workers:experiments.default", "rq:worker:dead")
     client.zadd("rq:wip:experiments.default", {f"{SID}-9-1:abc": 1})
-    client.rpush("rq:queue:experiments.default:intermediate", f"{SID}-9-1")
+    client.rpush("rq:queue:experiments.default:intermediate:slot-0", f"{SID}-9-1")
     # The same name still stands after a SIGKILL; rq itself refuses to start then.
     client.hset("rq:worker:slot-0", mapping={"birth": "2026-01-01T00:00:00Z"})
 
@@ -122,8 +122,8 @@ def test_a_worker_forgets_what_dead_ones_left(redis_server, start_worker, make_j
 
     assert client.smembers("rq:workers") == {b"rq:worker:slot-0"}
     assert client.smembers("rq:workers:experiments.default") == {b"rq:worker:slot-0"}
-    assert not client.exists("rq:wip:experiments.default")
-    assert not client.exists("rq:queue:experiments.default:intermediate")
+    wait_until(lambda: not client.exists("rq:wip:experiments.default"))
+    assert not client.exists("rq:queue:experiments.default:intermediate:slot-0")
     worker.stop()
     assert not client.exists("rq:workers")
 
