@@ -13,16 +13,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from threading import Event, Thread, current_thread, main_thread
 from types import FrameType
+from typing import TypeVar
 
 import structlog
 
 from overnight import telemetry
-from overnight.contracts.errors import OvernightError
+from overnight.contracts.errors import InfrastructureError, OvernightError
 
 log = structlog.get_logger()
 
 _PR_SET_PDEATHSIG = 1
 HANG_EXIT_CODE = 3
+RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)  #: when disk or Redis refuse; the last one repeats
+
+T = TypeVar("T")
 
 
 class Watchdog:
@@ -141,6 +145,43 @@ def say_waiting(ready_fd: int | None, why: str | None) -> None:
     if ready_fd is not None:
         with contextlib.suppress(OSError):
             os.write(ready_fd, json.dumps({"waiting": why}).encode() + b"\n")
+
+
+class Patience:
+    """Waits out what may mend itself (a full disk, Redis away), longer each time, and says so."""
+
+    def __init__(self, life: Lifeline, ready_fd: int | None) -> None:
+        self._life = life
+        self._ready_fd = ready_fd
+        self._failures = 0
+
+    def wait(self, error: InfrastructureError) -> None:
+        """It failed (again). The first time is no news to a user: it may be over at once."""
+        if self._failures == 0:
+            log.warning("service_waits", reason=str(error))
+        if self._failures == 1:
+            say_waiting(self._ready_fd, str(error))
+        self._life.ending.wait(RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS) - 1)])
+        self._failures += 1
+
+    def over(self) -> None:
+        """It works (again)."""
+        if self._failures > 1:
+            log.info("service_goes_on", failures=self._failures)
+            say_waiting(self._ready_fd, None)
+        self._failures = 0
+
+    def until_done(self, work: Callable[[], T]) -> T | None:
+        """The first answer of *work*; None when this process was asked to end before."""
+        while not self._life.should_stop():
+            try:
+                answer = work()
+            except InfrastructureError as error:
+                self.wait(error)
+                continue
+            self.over()
+            return answer
+        return None
 
 
 def run_service(

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 from collections.abc import MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 from wsgiref.simple_server import WSGIServer
 
 import structlog
 from prometheus_client import CollectorRegistry, start_http_server
 
+from overnight.contracts.errors import InfrastructureError
 from overnight.contracts.untrusted import strip_terminal
 
 log = structlog.get_logger()
@@ -29,6 +31,9 @@ def configure(
 
     Once a process, by its `__main__`. Every line carries *service* and *bound*, from all threads.
     Other libraries' warnings come out in the same form.
+
+    Raises:
+        InfrastructureError: *to* can't be opened. Later a line that can't be written is lost.
     """
     stream = _stream(to)
     fixed = {"service": service, **bound}
@@ -50,7 +55,7 @@ def configure(
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.getLevelNamesMapping()[level.upper()]
         ),
-        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        logger_factory=structlog.WriteLoggerFactory(file=cast(TextIO, _Patient(stream))),
         cache_logger_on_first_use=False,  # loggers of imported modules follow a later configure
     )
     handler = _Handler(stream, owned=isinstance(to, Path))
@@ -75,10 +80,14 @@ class _Handler(logging.StreamHandler[TextIO]):
         super().__init__(stream)
         self._owned = owned
 
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Its line is lost, and nothing else: the standard way prints to the same full disk."""
+
     def close(self) -> None:
         super().close()
         if self._owned:
-            self.stream.close()
+            with contextlib.suppress(OSError):
+                self.stream.close()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +122,28 @@ def serve_metrics(
 def _stream(to: Path | TextIO | None) -> TextIO:
     if to is None:
         return sys.stderr
-    return to.open("a", encoding="utf-8", buffering=1) if isinstance(to, Path) else to
+    if not isinstance(to, Path):
+        return to
+    try:
+        to.parent.mkdir(exist_ok=True)
+        return to.open("a", encoding="utf-8", buffering=1)
+    except OSError as error:
+        raise InfrastructureError(f"{to}: {error.strerror}") from error
+
+
+class _Patient:
+    """A log that can't be written costs its lines, never the service: a disk may be full."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()
 
 
 def _clean(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -34,7 +34,7 @@ class LiveView:
         self._below = False
         self._headed = False
         self._past: list[Text] = []
-        self._waiters: set[str] = set()  #: services that said so; each says it once
+        self._waiters: set[str] = set()  #: services that said so; each says it once until it goes on
         self._since: dict[int, float | None] = {}  #: issued -> when a runner was free for it
 
     def opened(self, head: Head) -> None:
@@ -132,11 +132,14 @@ class LiveView:
             self._warn(f"{result.id:03d} {result.status.value}{reason}{detail}; runs again")
 
     def _waiting(self, fields: Mapping[str, object]) -> None:
-        service = output.safe(str(fields.get("service")), 40)
-        if service not in self._waiters:
+        service, why = output.safe(str(fields.get("service")), 40), fields.get("why")
+        if why is None:
+            if service in self._waiters:
+                self._waiters.discard(service)
+                self._warn(f"{service} goes on")
+        elif service not in self._waiters:
             self._waiters.add(service)
-            why = output.safe(str(fields.get("why")))
-            self._warn(f"{service} waits for a free device: {why}")
+            self._warn(f"{service} waits: {output.safe(str(why))}")
 
     def _start(self) -> None:
         """Issued ones wait in the queue until a runner is free; then they run, in this order."""

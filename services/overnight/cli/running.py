@@ -56,7 +56,6 @@ def carry_out(wish: Wish) -> int:
         )
     )
     try:
-        opened.files.service_logs.mkdir(exist_ok=True)
         telemetry.configure("supervisor", to=opened.files.service_logs / "supervisor.log")
         view: View = JsonView() if wish.as_json else LiveView()
         try:

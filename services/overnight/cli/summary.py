@@ -42,6 +42,8 @@ def status_lines(status: Mapping[str, Any], here: Path) -> list[str]:
         state = f"{state}, but no stack runs: `{again}` goes on"
     why = f" ({one_line(status['why'], 200)})" if status["why"] else ""
     lines = [f"session {status['tag']}: {state}{why}"]
+    for service, what_for in sorted(status["waiting"].items()):
+        lines.append(f"  waiting   {one_line(service, 40)}: {one_line(what_for, 300)}")
     best = status["best"]
     if best is not None:
         lines.append(

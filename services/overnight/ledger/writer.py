@@ -29,7 +29,7 @@ class LedgerWriter:
 
     def __init__(self, files: SessionFiles, sid: str, now: Callable[[], str] | None = None) -> None:
         self._files = files
-        self._sid = sid
+        self.sid = sid  #: of the session that this ledger is of
         self._now = now or utc_label
         self._lock: int | None = None
         self._fd: int | None = None
@@ -55,7 +55,7 @@ class LedgerWriter:
                 self.state.apply(row)
                 last = row
             self._check_head()
-            if self.state.sid is not None and self.state.sid != self._sid:
+            if self.state.sid is not None and self.state.sid != self.sid:
                 raise LedgerError(f"{self._files.ledger} belongs to session {self.state.sid}")
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             self._fd = os.open(self._files.ledger, flags, 0o644)
@@ -84,7 +84,7 @@ class LedgerWriter:
         row = link(
             seq=self.state.seq + 1,
             ts=self._now(),
-            session=self._sid,
+            session=self.sid,
             kind=kind,
             key=key,
             body=body,

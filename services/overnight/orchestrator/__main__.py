@@ -52,7 +52,6 @@ log = structlog.get_logger()
 
 PENDING_SECONDS = 0.005  #: between two looks while an answer is under way
 IDLE_SECONDS = 0.05  #: between two looks at the ledger otherwise
-BACKOFF_SECONDS = (0.1, 0.3, 1.0, 2.0)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -124,7 +123,11 @@ def _build(
             lost_after_seconds=settings.lost_after_seconds,
             rejected_pause=settings.rejected_pause,
         ),
-        timing=Timing(look_seconds=settings.poll_seconds),
+        timing=Timing(
+            look_seconds=settings.poll_seconds,
+            # Between a runner's renewal and the moment at which an attempt counts as lost.
+            requeue_seconds=settings.lost_after_seconds * 0.4,
+        ),
         launch=Launch(
             argv=opening.argv,
             python=opening.python,
@@ -142,25 +145,20 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
     lock = _lock(files)
     try:
         reach(Step.ORCHESTRATOR_STARTED)
-        orchestrator = _build(options, files, settings)
+        patience = lifeline.Patience(life, options.ready_fd)
+        orchestrator = patience.until_done(partial(_build, options, files, settings))
+        if orchestrator is None:
+            return 0
         lifeline.say_ready(options.ready_fd)
-        failures = 0
         while not life.should_stop():
             try:
                 busy = orchestrator.step(time.monotonic())
-                if failures > 1:
-                    lifeline.say_waiting(options.ready_fd, None)
-                failures = 0
             except SnapshotMissingError:
                 raise  # a damaged store does not mend itself by waiting
             except InfrastructureError as error:
-                if failures == 0:
-                    log.warning("orchestrator_waits", reason=str(error))
-                if failures == 1:
-                    lifeline.say_waiting(options.ready_fd, str(error))
-                life.ending.wait(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)])
-                failures += 1
+                patience.wait(error)
                 continue
+            patience.over()
             if orchestrator.outcome is not None:
                 log.info("run_over", outcome=orchestrator.outcome.outcome)
                 return 1 if orchestrator.outcome.outcome == "baseline_failed" else 0

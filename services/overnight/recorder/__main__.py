@@ -33,7 +33,6 @@ from overnight.recorder.service import Recorder
 log = structlog.get_logger()
 
 LOOK_SECONDS = 2.0  #: between two looks at queue and runners for the gauges
-RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)  #: when disk or Redis refuse; the last one repeats
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,8 +54,9 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 class _Desk:
     """The recorder with its inbox, exports and gauges around it."""
 
-    def __init__(self, options: argparse.Namespace, writer: LedgerWriter, sid: str) -> None:
+    def __init__(self, options: argparse.Namespace, writer: LedgerWriter) -> None:
         connection = connect(options.redis)
+        sid = writer.sid
         self._writer = writer
         self._pool = options.pool
         self._sid = sid
@@ -66,6 +66,7 @@ class _Desk:
         self._jobs = Jobs(connection)
         self._flags = Flags(connection)
         self._looked_at = 0.0
+        self._said_behind = False
         self.registry = CollectorRegistry()
         self._metrics = RecorderMetrics(self.registry, lambda: writer.state)
         writer.on_fsync = self._metrics.fsync_seconds.observe
@@ -106,30 +107,40 @@ class _Desk:
         if row.kind is not RowKind.DECISION:
             return
         state = self._writer.state
-        experiment = state.experiments[row.body["id"]]
         assert self._exports is not None  # a decision comes after an opening
         try:
-            if not self._exports.append(entry(state, experiment)):
+            if not self._exports.append(entry(state, state.experiments[row.body["id"]])):
                 self._exports.rebuild(entries(state))
         except InfrastructureError as error:
-            log.error("exports_behind", reason=str(error))
+            self._behind(error)
 
     def _catch_up_exports(self) -> None:
+        """After a start, a full disk or somebody else's hand in the files: as the fold says."""
         state = self._writer.state
         if state.config is None:
             return
-        self._exports = Exports(self._root, state.config.metric.name)
+        self._exports = self._exports or Exports(self._root, state.config.metric.name)
         try:
             everything = entries(state)
             if not self._exports.matches(everything):
                 self._exports.rebuild(everything)
         except InfrastructureError as error:
+            self._behind(error)
+            return
+        self._said_behind = False
+
+    def _behind(self, error: InfrastructureError) -> None:
+        self._metrics.disk_errors.inc()
+        if not self._said_behind:
             log.error("exports_behind", reason=str(error))
+        self._said_behind = True
 
     def _look(self) -> None:
         now = time.monotonic()
         if now - self._looked_at >= LOOK_SECONDS:
             self._looked_at = now
+            if self._exports is not None and not self._exports.untouched:
+                self._catch_up_exports()
             self._metrics.queue_depth.set(self._jobs.depth(self._pool))
             self._metrics.runners.set(len(self._flags.runners(self._sid)))
 
@@ -137,33 +148,28 @@ class _Desk:
 def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
     settings = load_settings(RecorderSettings, process_environ())
     life.watch(settings.hang_seconds)
-    files = SessionFiles(options.dir)
-    writer = LedgerWriter(files, read_identity(files).sid)
-    writer.open()
+    patience = lifeline.Patience(life, options.ready_fd)
+    writer = patience.until_done(partial(_open, SessionFiles(options.dir)))
+    if writer is None:
+        return 0
     reach(Step.RECORDER_STARTED)
     if writer.healed_bytes:
         log.warning("torn_tail_healed", bytes=writer.healed_bytes)
     try:
-        desk = _Desk(options, writer, read_identity(files).sid)
+        desk = _Desk(options, writer)
         endpoint = telemetry.serve_metrics(desk.registry, settings.metrics_port)
         lifeline.say_ready(options.ready_fd, metrics=endpoint.url if endpoint else None)
-        failures = 0
         while not life.should_stop():
-            try:
-                desk.work(settings.poll_seconds)
-                if failures > 1:
-                    lifeline.say_waiting(options.ready_fd, None)
-                failures = 0
-            except InfrastructureError as error:
-                if failures == 0:
-                    log.warning("recorder_waits", reason=str(error))
-                if failures == 1:
-                    lifeline.say_waiting(options.ready_fd, str(error))
-                life.ending.wait(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
-                failures += 1
+            patience.until_done(partial(desk.work, settings.poll_seconds))
         return 0
     finally:
         writer.close()
+
+
+def _open(files: SessionFiles) -> LedgerWriter:
+    writer = LedgerWriter(files, read_identity(files).sid)
+    writer.open()
+    return writer
 
 
 if __name__ == "__main__":

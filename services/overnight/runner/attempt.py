@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -36,6 +38,9 @@ log = structlog.get_logger()
 
 MEMORY_SHARE = 0.8  #: of the machine's memory, for a candidate without `memory_mb`
 KEPT_TREES = 8  #: exported parents that a runner keeps
+DISK = "disk"  #: reason: our disk is full or failing; the same attempt may be tried again
+OUT_LOST = "out_lost"  #: flag: what lay in /out could not be kept
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,13 +84,23 @@ def run_attempt(
         work.mkdir(parents=True)
         return _run(bench, job, work, watch, on_sandbox)
     except SnapshotError as error:
-        return _infra(bench, job, "snapshot", str(error), watch)
+        reason = DISK if _disk_refused(error) else "snapshot"
+        return _infra(bench, job, reason, str(error), watch)
     except SandboxUnavailableError as error:
-        return _infra(bench, job, "sandbox", str(error), watch)
+        reason = DISK if _disk_refused(error) else "sandbox"
+        return _infra(bench, job, reason, str(error), watch)
     except OSError as error:
-        return _infra(bench, job, "disk", f"{error.strerror}: {error.filename}", watch)
+        return _infra(bench, job, DISK, f"{error.strerror}: {error.filename}", watch)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _disk_refused(error: BaseException) -> bool:
+    """Is a full or failing disk behind it? Git says so in words alone."""
+    if any(os.strerror(number) in str(error) for number in _DISK_ERRORS):
+        return True
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in _DISK_ERRORS
 
 
 def clear_work(bench: Bench) -> None:
@@ -122,10 +137,8 @@ def _run(
         reach(Step.RUNNER_ENDED)
         parsed = parser.finish()
         result = _result(bench, job, execution, parsed)
-        if result.status is Status.SCORED:
-            out = bench.files.iteration(job.id) / "out"
-            shutil.rmtree(out, ignore_errors=True)
-            sandbox.collect(out)
+        if result.status is Status.SCORED and not _collected(bench, job, sandbox):
+            result = result.model_copy(update={"flags": (*result.flags, OUT_LOST)})
         watch.lap("collect")
         reach(Step.RUNNER_COLLECTED)
     finally:
@@ -133,6 +146,19 @@ def _run(
     watch.lap("destroy")
     reach(Step.RUNNER_DESTROYED)
     return result.model_copy(update={"timings": watch.seconds})
+
+
+def _collected(bench: Bench, job: ExperimentJob, sandbox: Sandbox) -> bool:
+    """What the candidate left in /out; a disk that has no room for it costs no measured result."""
+    out = bench.files.iteration(job.id) / "out"
+    shutil.rmtree(out, ignore_errors=True)
+    try:
+        sandbox.collect(out)
+    except (OSError, SandboxUnavailableError) as error:
+        log.error("out_not_collected", experiment_id=job.id, reason=str(error))
+        shutil.rmtree(out, ignore_errors=True)
+        return False
+    return True
 
 
 def _forget_old_trees(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,7 +36,16 @@ def write_durably(path: Path, text: str) -> None:
         finally:
             os.close(folder)
     except OSError as error:
+        _remove(temporary)
         raise InfrastructureError(f"{path}: {error.strerror}") from error
+
+
+def _remove(path: Path) -> None:
+    """What can't be removed does no harm: the recorder knows a result that comes twice."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("file_not_removed", file=str(path), reason=str(error))
 
 
 @dataclass(frozen=True)
@@ -61,7 +71,7 @@ class Outbox:
 
     def done(self, message: LedgerMessage) -> None:
         """The recorder has it."""
-        self._file(message.key).unlink(missing_ok=True)
+        _remove(self._file(message.key))
 
     def refused(self, message: LedgerMessage, reason: str) -> None:
         """It will never become a row: keep it beside and say so."""
@@ -70,8 +80,11 @@ class Outbox:
 
     def _set_aside(self, path: Path) -> None:
         beside = self.folder / "refused"
-        beside.mkdir(exist_ok=True)
-        os.replace(path, beside / path.name)
+        try:
+            beside.mkdir(exist_ok=True)
+            os.replace(path, beside / path.name)
+        except OSError as error:
+            log.error("outbox_file_stays", file=str(path), reason=str(error))
 
     def _file(self, key: str) -> Path:
         safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in key)
@@ -96,9 +109,10 @@ class ClaimFile:
             return None
         except (WireError, UnicodeDecodeError, OSError) as error:
             log.error("claim_unreadable", reason=str(error))
-            os.replace(self.path, self.path.with_name(f"claimed.bad-{os.urandom(4).hex()}"))
+            with contextlib.suppress(OSError):
+                os.replace(self.path, self.path.with_name("claimed.bad"))
             return None
 
     def clear(self) -> None:
         """It is over: its result lies in the outbox, or it was dropped."""
-        self.path.unlink(missing_ok=True)
+        _remove(self.path)

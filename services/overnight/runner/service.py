@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Protocol
 
 import structlog
@@ -12,17 +14,22 @@ from overnight.contracts import wire
 from overnight.contracts.errors import InfrastructureError, WireError
 from overnight.contracts.experiment import ExperimentJob, ExperimentResult
 from overnight.contracts.rows import LedgerMessage
-from overnight.contracts.status import RowKind
+from overnight.contracts.status import RowKind, Status
 from overnight.faultpoints import Step, reach
 from overnight.jobqueue.flags import Flags
 from overnight.jobqueue.lease import Leases
 from overnight.jobqueue.stream import LedgerSender
-from overnight.runner.attempt import Bench, clear_work, infra_result, run_attempt
+from overnight.runner.attempt import DISK, Bench, clear_work, infra_result, run_attempt
 from overnight.runner.durable import ClaimFile, Outbox
 from overnight.runner.holding import Ended, Holder
 from overnight.runner.metrics import RunnerMetrics
 
 log = structlog.get_logger()
+
+FIRST_PAUSE_SECONDS = 0.1  #: between two tries to claim while Redis is away; doubled each time
+LONGEST_PAUSE_SECONDS = 2.0
+
+DISK_RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)  #: the last one repeats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +103,7 @@ class Runner:
         if job.sid != self._lines.sid:
             raise WireError(f"job of session {job.sid}, this runner serves {self._lines.sid}")
         reach(Step.RUNNER_TAKEN)
-        if not self._lines.leases.claim(job.id, job.attempt, self._bench.runner):
+        if not self._lease(job):
             log.info("attempt_taken_by_another", experiment_id=job.id, attempt=job.attempt)
             return
         reach(Step.RUNNER_LEASED)
@@ -107,6 +114,24 @@ class Runner:
         finally:
             self._metrics.end(result)
 
+    def _lease(self, job: ExperimentJob) -> bool:
+        """Claim it, however long Redis is away: a job dropped now would count as lost.
+
+        Raises:
+            InfrastructureError: told to end before Redis answered.
+        """
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                return self._lines.leases.claim(job.id, job.attempt, self._bench.runner)
+            except InfrastructureError as error:
+                if self._life.should_stop():
+                    raise
+                if pause == FIRST_PAUSE_SECONDS:
+                    log.warning("claim_waits", experiment_id=job.id, reason=str(error))
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
     def _hold_and_run(self, job: ExperimentJob) -> ExperimentResult | None:
         with Holder(
             self._lines.leases,
@@ -115,12 +140,11 @@ class Runner:
             renew_seconds=self._lines.renew_seconds,
             stopping=self._stopping,
         ) as holder:
-            self._claim.write(job)
-            reach(Step.RUNNER_CLAIMED)
-            log.info("attempt_started", experiment_id=job.id, attempt=job.attempt)
-            with self._life.patient(job.wall_seconds):
-                result = run_attempt(self._bench, job, holder.attach)
-            holder.detach()
+            result = self._run(job, holder)
+            if result is None:
+                self._claim.clear()
+                self._release(job)
+                return None
             log.info(
                 "attempt_ended",
                 experiment_id=job.id,
@@ -132,19 +156,71 @@ class Runner:
             if holder.ended is Ended.LEASE_LOST:
                 self._claim.clear()
                 return None
-            message = self._message(result)
-            self._outbox.put(message)
-            reach(Step.RUNNER_OUTBOX)
-            self._claim.clear()
-            reach(Step.RUNNER_UNCLAIMED)
-            self._deliver(message)
+            self._keep_and_deliver(self._message(result))
             reach(Step.RUNNER_DELIVERED)
+        self._release(job)
+        reach(Step.RUNNER_RELEASED)
+        return result
+
+    def _release(self, job: ExperimentJob) -> None:
         try:
             self._lines.leases.release(job.id, job.attempt, self._bench.runner)
         except InfrastructureError as error:
             log.warning("lease_not_released", reason=str(error))  # it runs out by itself
-        reach(Step.RUNNER_RELEASED)
-        return result
+
+    def _run(self, job: ExperimentJob, holder: Holder) -> ExperimentResult | None:
+        """Its result; None when it was taken from us before it ran.
+
+        A disk that is full or failing is waited for with the lease in hand: it says nothing about
+        the idea, and would use up one attempt after the other.
+        """
+        for pause in chain(DISK_RETRY_SECONDS, repeat(DISK_RETRY_SECONDS[-1])):
+            try:
+                self._claim.write(job)
+            except InfrastructureError as error:
+                result, reason = None, str(error)
+            else:
+                reach(Step.RUNNER_CLAIMED)
+                log.info("attempt_started", experiment_id=job.id, attempt=job.attempt)
+                with self._life.patient(job.wall_seconds):
+                    result = run_attempt(self._bench, job, holder.attach)
+                holder.detach()
+                if result.status is not Status.INFRA or result.reason != DISK:
+                    return result
+                reason = result.detail
+            log.warning("attempt_waits_for_disk", experiment_id=job.id, reason=reason)
+            if self._ends_within(pause, holder):
+                return result
+        return None  # never: the pauses have no end
+
+    def _ends_within(self, seconds: float, holder: Holder) -> bool:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if holder.ended is not None or self._stopping_now():
+                return True
+            time.sleep(0.1)
+        return False
+
+    def _stopping_now(self) -> bool:
+        try:
+            return self._stopping()
+        except InfrastructureError:
+            return False  # without Redis nobody can say so
+
+    def _keep_and_deliver(self, message: LedgerMessage) -> None:
+        """Where the disk refuses, memory has to do; the claim stands until the result is acked, so
+        that a runner which dies before that is known to have lost it."""
+        try:
+            self._outbox.put(message)
+        except InfrastructureError as error:
+            log.error("result_held_in_memory", key=message.key, reason=str(error))
+            if self._deliver(message):
+                self._claim.clear()
+            return
+        reach(Step.RUNNER_OUTBOX)
+        self._claim.clear()
+        reach(Step.RUNNER_UNCLAIMED)
+        self._deliver(message)
 
     def _stopping(self) -> bool:
         return self._life.should_stop() or self._lines.flags.is_stopping(self._lines.sid)
@@ -153,8 +229,9 @@ class Runner:
         key = f"result:{result.id}:{result.attempt}:{result.sender}"
         return LedgerMessage(key=key, kind=RowKind.RESULT, body=wire.dump(result))
 
-    def _deliver(self, message: LedgerMessage) -> None:
-        """Until it is acked. When this runner is told to end first, the file stays for the next."""
+    def _deliver(self, message: LedgerMessage) -> bool:
+        """Until it is acked. When this runner is told to end first, the file stays for the next,
+        and the answer is False."""
         try:
             ack = self._lines.sender.send_until_acked(
                 message,
@@ -164,9 +241,10 @@ class Runner:
             )
         except InfrastructureError as error:
             log.warning("result_waits_in_outbox", key=message.key, reason=str(error))
-            return
+            return False
         reach(Step.RUNNER_ACKED)
         if ack.refused:
             self._outbox.refused(message, ack.reason or "")
         else:
             self._outbox.done(message)
+        return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -19,6 +20,8 @@ from overnight.contracts.errors import InfrastructureError
 
 log = structlog.get_logger()
 
+LOG_BYTES = 8 * 1024**2  #: of a service's log and of the one before it, each
+LOG_LOOK_SECONDS = 1.0
 QUICK_SECONDS = 10.0  #: a service that fails within this has done nothing useful
 
 #: Runs a program so that the kernel ends it with its parent: one that knows nothing of lifelines,
@@ -31,6 +34,16 @@ if os.getppid() != parent:
     sys.exit(1)
 os.execv(sys.argv[2], sys.argv[2:])
 """
+
+
+def dying_with_us(argv: Sequence[str]) -> tuple[str, ...]:
+    """*argv* so that the kernel kills it with the thread that starts it, however that ends.
+
+    On Linux; elsewhere only a service that has started dies with a supervisor that is killed hard.
+    """
+    if sys.platform != "linux":
+        return tuple(argv)
+    return (sys.executable, "-I", "-S", "-c", _DIES_WITH_PARENT, str(os.getpid()), *argv)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +75,7 @@ class Child:
     restart_at: float | None = None
     _ready_fd: int | None = None
     _said: bytes = b""
+    _log_look_at: float = 0.0
 
     @property
     def pid(self) -> int | None:
@@ -79,14 +93,10 @@ class Child:
             os.set_blocking(self._ready_fd, False)
             fds = (self.lifeline, write_end)
             argv = (*argv, "--lifeline-fd", str(self.lifeline), "--ready-fd", str(write_end))
-        if sys.platform == "linux":
-            # Elsewhere only a service that has started dies with a supervisor that is killed hard.
-            me = str(os.getpid())
-            argv = (sys.executable, "-I", "-S", "-c", _DIES_WITH_PARENT, me, *argv)
         try:
             with self.log_path.open("ab") as sink:
                 self.process = subprocess.Popen(
-                    argv,
+                    dying_with_us(argv),
                     stdin=subprocess.DEVNULL,
                     stdout=sink,
                     stderr=sink,
@@ -105,6 +115,7 @@ class Child:
         """Its exit code when it has just ended, else None. Notes readiness."""
         if self.process is None:
             return None
+        self._bound_log()
         self._listen()
         code = self.process.poll()
         if code is None:
@@ -165,6 +176,22 @@ class Child:
             self.ready, self.early_deaths, self.details, self.waiting = True, 0, said, None
         if not data:
             self._close_ready()
+
+    def _bound_log(self) -> None:
+        """A full log becomes `<name>.1` in place of the one before. It is copied, since the child
+        goes on writing to the file that it has; a line that comes meanwhile may be lost."""
+        now = time.monotonic()
+        if now < self._log_look_at:
+            return
+        self._log_look_at = now + LOG_LOOK_SECONDS
+        kept = self.log_path.with_name(f"{self.log_path.name}.1")
+        with contextlib.suppress(OSError):  # a full disk, most likely: tried again
+            if self.log_path.stat().st_size > LOG_BYTES:
+                kept.unlink(missing_ok=True)
+                with self.log_path.open("rb") as full:
+                    full.seek(-LOG_BYTES, os.SEEK_END)
+                    kept.write_bytes(full.read(LOG_BYTES))
+                os.truncate(self.log_path, 0)
 
     def _close_ready(self) -> None:
         if self._ready_fd is not None:

@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from overnight.contracts import wire
-from overnight.contracts.errors import InfrastructureError, UsageError
+from overnight.contracts.errors import InfrastructureError, UsageError, WireError
 from overnight.contracts.rows import Control, LedgerMessage
 from overnight.contracts.status import ControlAction, RowKind
 from overnight.ledger.files import SessionFiles
 
+STACK_VERSION = 1
+STACK_BYTES = 4000  #: at least; more than it needs, so that the file never grows
 ACK_SECONDS = 10.0  #: how long a verb waits for the recorder
 
 
@@ -33,27 +35,44 @@ class Stack:
     children: dict[str, int] = field(default_factory=dict)
     endpoints: dict[str, str] = field(default_factory=dict)
     isolation: str | None = None
+    waiting: dict[str, str] = field(default_factory=dict)  #: service -> what for
+    v: int = STACK_VERSION
 
     def write(self, files: SessionFiles) -> None:
-        """Renamed into place."""
+        """Renamed into place; on a full disk written over the old one, which takes no space.
+
+        Raises:
+            OSError: the disk refuses that too.
+        """
+        text = json.dumps(asdict(self), indent=1).ljust(STACK_BYTES)
         temporary = files.stack.with_suffix(".tmp")
-        temporary.write_text(json.dumps(asdict(self), indent=1))
-        os.replace(temporary, files.stack)
+        try:
+            temporary.write_text(text)
+            os.replace(temporary, files.stack)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            with files.stack.open("r+") as file:
+                file.write(text)
 
 
 def read_stack(files: SessionFiles) -> Stack | None:
-    """The stack of this session, None when none runs."""
+    """The stack of this session, None when none runs.
+
+    Raises:
+        InfrastructureError: one runs, but what it wrote can't be read.
+    """
     try:
         plain: dict[str, Any] = json.loads(files.stack.read_text())
-        stack = Stack(**plain)
-        os.kill(stack.pid, 0)
+        with contextlib.suppress(PermissionError):  # another user's
+            os.kill(plain["pid"], 0)
+        wire.check_version("stack", plain, STACK_VERSION)
+        return Stack(**plain)
     except (FileNotFoundError, ProcessLookupError):
         return None
-    except PermissionError:
-        return stack  # another user's
-    except (OSError, ValueError, TypeError, OverflowError, RecursionError) as error:
+    except (WireError, OSError, ValueError, LookupError, TypeError, ArithmeticError) as error:
         raise InfrastructureError(f"{files.stack}: {error}") from error
-    return stack
+    except RecursionError as error:
+        raise InfrastructureError(f"{files.stack}: nested too deep") from error
 
 
 def require_stack(files: SessionFiles) -> Stack:

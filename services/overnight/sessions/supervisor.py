@@ -36,6 +36,7 @@ log = structlog.get_logger()
 
 TICK_SECONDS = 0.05
 ASK_AGAIN_SECONDS = 0.2
+SERVICE_ENTRY = (sys.executable, "-m")  #: followed by a service's module; tests have their own
 GRACE_SECONDS = 5.0  #: from SIGTERM to SIGKILL when the tree is taken down
 
 
@@ -119,7 +120,7 @@ class Supervisor:
         reach(Step.SUPERVISOR_STACK)
 
     def _add(self, name: str, words: tuple[str, ...], lifeline: int) -> None:
-        argv = (sys.executable, "-m", f"overnight.{words[0]}", *words[1:])
+        argv = (*SERVICE_ENTRY, f"overnight.{words[0]}", *words[1:])
         self._children[name] = self._child(ChildSpec(name=name, argv=argv), lifeline)
 
     def _child(self, spec: ChildSpec, lifeline: int) -> Child:
@@ -200,9 +201,9 @@ class Supervisor:
         for name, child in self._children.items():
             was_ready, waited = child.ready, child.waiting
             code = child.poll()
-            if child.waiting is not None and child.waiting != waited:
+            if child.waiting != waited:
                 self._watcher.on_event("waiting", {"service": name, "why": child.waiting})
-            changed |= child.ready != was_ready
+            changed |= (child.ready, child.waiting) != (was_ready, waited)
             if code is None:
                 if child.due():
                     child.start()
@@ -232,6 +233,7 @@ class Supervisor:
         if stack is None:
             return
         stack.children = {n: c.pid for n, c in self._children.items() if c.pid is not None}
+        stack.waiting = {n: c.waiting for n, c in self._children.items() if c.waiting}
         for name, child in self._children.items():
             if child.details.get("metrics"):
                 stack.endpoints[name] = child.details["metrics"]

@@ -52,6 +52,7 @@ def status_object(
         "rows": state.seq,
         "session_dir": str(files.root),
         "endpoints": endpoints,
+        "waiting": {},  # service -> what for; `current_status` knows
     }
 
 
@@ -92,7 +93,8 @@ def current_status(found: Found) -> dict[str, Any]:
     endpoints = dict(stack.endpoints) if stack else {}
     state = read_state(found.files)
     status = status_object(found.files, found.tag, state, endpoints, runners=runners_of(stack))
-    return status | {"pid": stack.pid if stack else None}
+    waiting = dict(stack.waiting) if stack else {}
+    return status | {"pid": stack.pid if stack else None, "waiting": waiting}
 
 
 def result_row(experiment: ExperimentState) -> dict[str, Any]:

@@ -62,17 +62,20 @@ def test_a_resumed_session_shows_what_to_compare_with(capsys: pytest.CaptureFixt
     assert "1.0000" in lines[3]
 
 
-def test_a_service_that_waits_says_so_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_service_that_waits_says_so_once_and_when_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
     view = LiveView()
     view.opened(head())
     for why in ("cpu-0 is held by pid 123", "cpu-0 is held by pid 124\x1b[2J"):
         view.event("waiting", {"service": "r0", "why": why})
     view.event("waiting", {"service": "r1", "why": "\x1b]0;x\x07busy"})
+    for _ in range(2):
+        view.event("waiting", {"service": "r0", "why": None})
     view.close()
 
     assert capsys.readouterr().out.splitlines()[1:] == [
-        "  !     r0 waits for a free device: cpu-0 is held by pid 123",
-        "  !     r1 waits for a free device: busy",
+        "  !     r0 waits: cpu-0 is held by pid 123",
+        "  !     r1 waits: busy",
+        "  !     r0 goes on",
     ]
 
 
