@@ -66,7 +66,7 @@ class Execution:
     exit: Exit
     exit_code: int | None  #: of the command; None when it was killed by a signal or by us
     signal: int | None  #: the signal that ended the command by itself, if one did
-    wall_seconds: float
+    wall_seconds: float  #: to its own end, also where the runner was stopped and saw it late
     cpu_seconds: float | None
     cpu_source: str | None  #: "cgroup", "perf" or "proc"
     cpu_share: float | None  #: cpu_seconds / wall_seconds
@@ -77,6 +77,8 @@ class Execution:
     log_bytes: int  #: written by the command, before truncation
     log_truncated: bool
     start_seconds: float  #: from start() to the command running
+    stalled_seconds: float = 0.0  #: nobody watched for so long: the runner was stopped
+    asleep_seconds: float = 0.0  #: the host slept for so long, which no duration counts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,8 @@ class Status(StrEnum):
 
 #: A result with one of these is never final: the next attempt follows.
 UNFINISHED = frozenset({Status.INFRA, Status.CANCELLED})
+SUSPENDED = "suspended"  #: infra reason: the runner was stopped, or its host slept
+FREE_SUSPENSIONS = 20  #: of one experiment, before they count as failed attempts
 GAVE_UP = "gave_up"  #: the one infra reason that is final: the attempts are used up
 
 

@@ -18,9 +18,13 @@ OWN_PLACES = ("/w", "/out", "/proc", "/dev", "/sys")  #: no bind of a caller may
 SHELL_ADDS = ("PWD", "OLDPWD", "SHLVL", "_")
 #: Waits for the wall deadline on stdin, then starts the second timer while it is still not the
 #: candidate's user, so that the candidate can't stop it. No word from the runner: nothing starts.
+#: At the end it says on the same way when the command began and ended, for a runner that was
+#: stopped meanwhile. The shell's own words on a signal are no output of the candidate.
 GATE = (
-    "printf '\\n' >&0 && read -r seconds && timer=$1 && shift && "
-    'exec "$timer" -s KILL "$seconds" "$@" </dev/null; exit 125'
+    "printf '\\n' >&0 && read -r seconds && timer=$1 && shift || exit 125; "
+    "exec 3>&2 2>/dev/null; read -r began rest </proc/uptime; "
+    '"$timer" -s KILL "$seconds" "$@" </dev/null 2>&3 3>&-; code=$?; '
+    'read -r ended rest </proc/uptime; printf \'%s %s\\n\' "$began" "$ended" >&0; exit $code'
 )
 ETC_FILES = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime",
              "nsswitch.conf")  # fmt: skip

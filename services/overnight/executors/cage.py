@@ -56,6 +56,13 @@ class Cage(Protocol):
         """After the end. Raises SandboxUnavailableError when it ended as nobody expected."""
         ...
 
+    def own_seconds(self) -> float | None:
+        """After the end: how long it ran by a clock inside; None when that one was killed too.
+
+        That clock goes on while the host sleeps.
+        """
+        ...
+
     def members(self) -> list[int]:
         """Live processes inside, cheaply."""
         ...

@@ -12,7 +12,7 @@ from overnight.contracts.execution import Limits
 
 ROOT = Path("/sys/fs/cgroup")
 V1_CONTROLLERS = ("cpuacct", "memory", "pids")
-OWN_PROCESSES = 3  #: bubblewrap twice and the second timer are not the candidate's
+OWN_PROCESSES = 4  #: bubblewrap twice, the gate and the second timer are not the candidate's
 REMOVE_SECONDS = 2.0  #: the kernel may hold a group for a moment after its last process
 
 

@@ -45,6 +45,7 @@ class BareCage:
         self._gate = -1
         self._status = -1
         self._streams = (-1, -1)
+        self._report: dict[str, float] | None = None
 
     def launch(self, snapshot_files: list[str]) -> None:
         """Start the guardian; it waits for its order. Nothing can be frozen here."""
@@ -107,15 +108,24 @@ class BareCage:
 
     def ending(self) -> Ending:
         """After the end."""
-        text = b""
-        while piece := os.read(self._status, 4096):
-            text += piece
-        for line in map(json.loads, text.splitlines()):
-            if "exit-code" in line:
-                return Ending(exit_code=line["exit-code"], signal=None)
-            if "signal" in line:
-                return Ending(exit_code=None, signal=line["signal"])
+        report = self._read_report()
+        if "exit-code" in report:
+            return Ending(exit_code=int(report["exit-code"]), signal=None)
+        if "signal" in report:
+            return Ending(exit_code=None, signal=int(report["signal"]))
         raise SandboxUnavailableError(NAME, "the guardian was killed from outside")
+
+    def own_seconds(self) -> float | None:
+        """After the end: what the guardian measured; None when it was killed or told to end."""
+        return self._read_report().get("seconds")
+
+    def _read_report(self) -> dict[str, float]:
+        if self._report is None:
+            text = b""
+            while piece := os.read(self._status, 4096):
+                text += piece
+            self._report = json.loads(text) if text else {}
+        return self._report
 
     def members(self) -> list[int]:
         """Live processes below the guardian, cheaply."""

@@ -40,10 +40,13 @@ def main() -> None:
             return  # the runner died before it let us begin
         order = json.loads(line)
         child = start(order)
-        code = watch(child, lifeline.fileno(), wake, time.monotonic() + order["seconds"])
+        began = time.monotonic()
+        code = watch(child, lifeline.fileno(), wake, began + order["seconds"])
+        seconds = time.monotonic() - began
     end_all()
     if code is not None:
-        report(status, {"signal": -code} if code < 0 else {"exit-code": code})
+        ending = {"signal": -code} if code < 0 else {"exit-code": code}
+        report(status, {**ending, "seconds": seconds})
 
 
 def start(order: dict[str, Any]) -> int:
@@ -131,7 +134,7 @@ def table() -> list[tuple[int, int]]:
     return rows
 
 
-def report(status: int, line: dict[str, int]) -> None:
+def report(status: int, line: dict[str, float]) -> None:
     """One JSON line for whoever started us."""
     with contextlib.suppress(BrokenPipeError):
         os.write(status, json.dumps(line).encode() + b"\n")

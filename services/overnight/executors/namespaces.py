@@ -117,7 +117,6 @@ class NamespaceCage:
             raise RuntimeError("open before launch")
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # killed before
             self._gate.sendall(f"{wall_seconds + SECOND_TIMER_SECONDS:.3f}\n".encode())
-        self._gate.close()
 
     def kill(self) -> None:
         """SIGKILL the namespace's first process: the kernel then kills all others in it."""
@@ -137,6 +136,18 @@ class NamespaceCage:
         if 128 < code < 128 + signal.NSIG:
             return Ending(exit_code=None, signal=code - 128)
         return Ending(exit_code=code, signal=None)
+
+    def own_seconds(self) -> float | None:
+        """After the end: how long it ran by a clock inside; None when that one was killed too."""
+        if self._gate is None:
+            return None
+        self._gate.setblocking(False)
+        try:
+            # Peeked at: it may be asked again.
+            began, ended = self._gate.recv(100, socket.MSG_PEEK).split()
+            return float(ended) - float(began)
+        except (OSError, ValueError):
+            return None
 
     def members(self) -> list[int]:
         """Live processes inside, cheaply."""

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -27,6 +27,7 @@ from overnight.executors.collect import collect
 from overnight.executors.cpu import CpuMeter
 from overnight.executors.pipes import BoundedLog, Pump
 from overnight.executors.records import Record, UserSlot
+from overnight.executors.standstill import Standstill
 from overnight.executors.supervision import KillSwitch, Supervision, Watched
 from overnight.executors.tree import Place
 from overnight.faultpoints import Step, reach
@@ -83,6 +84,7 @@ class LocalSandbox:
             output = BoundedLog(self._spec.log_path, limits.log_head_bytes, limits.log_tail_bytes)
         try:
             meter = self._cage.meter()
+            still = Standstill()
             started = time.monotonic()
             if self._switch.pressed_at is None:
                 self._cage.open(deadline.wall_seconds)
@@ -95,8 +97,13 @@ class LocalSandbox:
                 memory_bytes=None if self._cage.limits_memory() else limits.memory_bytes,
                 meter=meter,
                 seen=Watched(started),
+                still=still,
             ).run()
-            return self._execution(seen, deadline, meter, output)
+            return replace(
+                self._execution(seen, deadline, meter, output),
+                stalled_seconds=round(still.stalled_seconds, 3),
+                asleep_seconds=round(still.asleep_seconds, 3),
+            )
         except BaseException:
             self.kill()  # nobody watches it any more
             raise
@@ -142,7 +149,7 @@ class LocalSandbox:
     ) -> Execution:
         survivors = self._cage.survivors()
         exit_, ending = self._verdict(seen, deadline)
-        wall = seen.ended - seen.started
+        wall = self._ran_seconds(seen)
         used = meter.read()
         if survivors or not seen.emptied:
             log.error("sandbox_survivors", sandbox=self._spec.sandbox_id, survivors=survivors)
@@ -163,6 +170,12 @@ class LocalSandbox:
             start_seconds=seen.started - self._start_called,
         )
 
+    def _ran_seconds(self, seen: Watched) -> float:
+        """To its end; where we were stopped and saw that late, by the clock that stood inside."""
+        watched = seen.ended - seen.started
+        own = self._cage.own_seconds() if seen.stalled else None
+        return watched if own is None else min(watched, own)
+
     def _verdict(self, seen: Watched, deadline: Deadline) -> tuple[Exit, Ending]:
         if seen.killed is not None:
             return seen.killed, Ending(exit_code=None, signal=None)
@@ -176,7 +189,7 @@ class LocalSandbox:
             return Exit.OOM, Ending(exit_code=None, signal=None)
         ending = self._cage.ending()
         due = seen.started + deadline.wall_seconds
-        if ending.signal == signal.SIGKILL and seen.ended >= due:
+        if ending.signal == signal.SIGKILL and self._ran_seconds(seen) >= deadline.wall_seconds:
             # We were stopped ourselves, and the second timer did it.
             seen.killed, seen.due = Exit.DEADLINE_WALL, due
             return Exit.DEADLINE_WALL, Ending(exit_code=None, signal=None)

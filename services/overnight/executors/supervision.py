@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import select
 import threading
 import time
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from overnight.contracts.execution import Deadline, Exit
 from overnight.executors.cage import Cage
 from overnight.executors.cpu import CpuMeter, proportional_bytes, resident_bytes
 from overnight.executors.pipes import Pump
+from overnight.executors.standstill import Standstill
 
 TICK_SECONDS = 0.1  #: how often CPU is looked at, at least
 SHORTEST_TICK_SECONDS = 0.01
@@ -59,6 +61,7 @@ class Watched:
     killed: Exit | None = None
     due: float = math.nan  #: when the kill was due: the deadline itself, or the wish
     emptied: bool = False
+    stalled: bool = False  #: we were stopped meanwhile: `ended` may be late
     peak_bytes: int = 0
 
 
@@ -73,7 +76,9 @@ class Supervision:
     memory_bytes: int | None  #: watched here only where the kernel does not do it
     meter: CpuMeter
     seen: Watched
+    still: Standstill = field(default_factory=Standstill)
     _waiting: set[int] = field(default_factory=set)
+    _killed_at: float = math.inf
     _next_cpu: float = 0.0
     _next_memory: float = 0.0
     _memory_step: float = FIRST_MEMORY_SECONDS
@@ -85,17 +90,19 @@ class Supervision:
             self.pump.watch(descriptor)
         self._next_cpu = self._next_memory = self.seen.started + self._memory_step
         while self._waiting:
-            now = time.monotonic()
+            now = self.still.look()
             if self.seen.killed is None and self._is_due(now):
                 self.cage.kill()
-            if self.seen.killed is not None and now > self.seen.due + PATIENCE_SECONDS:
-                break
+                self._killed_at = now
             fired = self._waiting.intersection(self.pump.turn(self._pause(now)))
             if fired:
                 self._waiting -= fired
                 self.cage.kill()  # its first process is gone: what lingers goes too
-        self.seen.ended = time.monotonic()
+            elif now > self._killed_at + PATIENCE_SECONDS:
+                break
+        self.seen.ended = self.still.look()
         self.seen.emptied = not self._waiting
+        self.seen.stalled = self.still.stalled_seconds > 0
         self.pump.drain()
         return self.seen
 
@@ -105,7 +112,7 @@ class Supervision:
         due = now
         if self.switch.pressed_at is not None:
             reason, due = Exit.KILLED, self.switch.pressed_at
-        elif now >= wall_end:
+        elif now >= wall_end and not self._has_ended():
             reason, due = Exit.DEADLINE_WALL, wall_end
         elif now >= self._next_cpu and self._is_over_cpu(now):
             reason = Exit.DEADLINE_CPU
@@ -114,6 +121,13 @@ class Supervision:
         if reason is not None:
             self.seen.killed, self.seen.due = reason, due
         return reason is not None
+
+    def _has_ended(self) -> bool:
+        """Did it end by itself while we were stopped, perhaps long before the deadline?"""
+        poll = select.poll()
+        for descriptor in self._waiting:
+            poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(0))
 
     def _is_over_cpu(self, now: float) -> bool:
         used, pause = self.meter.read(), TICK_SECONDS

@@ -11,7 +11,9 @@ from overnight.contracts.experiment import Decision, ExperimentResult
 from overnight.contracts.loop import LoopConfig
 from overnight.contracts.rows import GENESIS, Row
 from overnight.contracts.status import (
+    FREE_SUSPENSIONS,
     GAVE_UP,
+    SUSPENDED,
     UNFINISHED,
     ControlAction,
     Role,
@@ -76,10 +78,10 @@ class ExperimentState:
 
     @property
     def infra_results(self) -> int:
-        """How many attempts ended by our fault."""
-        return sum(
-            1 for a in self.attempts if a.result is not None and a.result.status is Status.INFRA
-        )
+        """How many attempts ended by our fault. A suspended one is none, for a good while."""
+        results = (a.result for a in self.attempts if a.result is not None)
+        reasons = [r.reason for r in results if r.status is Status.INFRA]
+        return len(reasons) - min(reasons.count(SUSPENDED), FREE_SUSPENSIONS)
 
     @property
     def status(self) -> Status | None:

@@ -10,7 +10,7 @@ from typing import Literal
 from overnight.contracts.execution import Execution, Exit
 from overnight.contracts.experiment import Claim, ExperimentJob
 from overnight.contracts.loop import Plausible
-from overnight.contracts.status import Gate, Status
+from overnight.contracts.status import SUSPENDED, Gate, Status
 from overnight.contracts.untrusted import one_line
 from overnight.runner.parse import AMBIGUOUS, BEFORE_RULE, NO_METRIC, NONFINITE, Parsed
 
@@ -18,6 +18,7 @@ DETAIL_CHARACTERS = 500
 SIGNATURE_CHARACTERS = 300
 STARVED_SHARE = 0.5  #: of one core; below it the machine was too busy, not the idea too slow
 METRIC_SEEN = "metric_seen"  #: flag: a metric was printed but does not count; it is a claim
+STALLED = "stalled"  #: flag: its runner was stopped meanwhile, which changed nothing
 SURVIVORS = "survivors"  #: flag: something outlived the kill
 HOLDABLE = (Status.SCORED, Status.HELD)  #: the statuses that carry a metric
 
@@ -103,7 +104,7 @@ def classify(
     phase: what it was doing when a deadline fell, if the caller knows.
     """
     words = parsed.tail if tail is None else tail
-    verdict = _verdict(execution, parsed, job, words, phase)
+    verdict = _suspended(execution) or _verdict(execution, parsed, job, words, phase)
     if verdict.status is Status.SCORED and plausible is not None:
         verdict = _held(verdict, plausible)
     flags, claims = (*parsed.flags, *verdict.flags), parsed.claims
@@ -111,9 +112,27 @@ def classify(
         claims = (*claims, Claim(name=job.metric, value=parsed.raw))
         if parsed.value is not None:
             flags = (*flags, METRIC_SEEN)
+    if execution.stalled_seconds > 0 and verdict.reason != SUSPENDED:
+        flags = (*flags, STALLED)
     if execution.survivors > 0:
         flags = (*flags, SURVIVORS)
     return replace(verdict, flags=flags, claims=claims)
+
+
+def _suspended(execution: Execution) -> Verdict | None:
+    """Is its ending the fault of a runner that was stopped, or of a host that slept?
+
+    While the runner was stopped, nobody knows if the candidate ran: its deadline is no verdict. If
+    it ended by itself it had the time it needed. While the host sleeps, a candidate's own clocks
+    may jump, so that it stops early or gives up: nothing it did counts.
+    """
+    if execution.asleep_seconds > 0 and execution.exit in (Exit.EXITED, Exit.DEADLINE_WALL):
+        detail = f"the host slept for {execution.asleep_seconds:.0f} s meanwhile"
+    elif execution.stalled_seconds > 0 and execution.exit is Exit.DEADLINE_WALL:
+        detail = f"its runner was stopped for {execution.stalled_seconds:.0f} s meanwhile"
+    else:
+        return None
+    return Verdict(status=Status.INFRA, reason=SUSPENDED, detail=detail)
 
 
 def _verdict(

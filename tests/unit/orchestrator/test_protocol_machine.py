@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from overnight.contracts.experiment import ExperimentResult
 from overnight.contracts.rows import GENESIS
-from overnight.contracts.status import RowKind
+from overnight.contracts.status import FREE_SUSPENSIONS, RowKind
 from overnight.ledger import chain
 from overnight.ledger.fold import SessionState, is_final
 from overnight.sessions.verify import _Replay
@@ -52,7 +52,9 @@ class Protocol(RuleBasedStateMachine):
     @rule(
         index=RUNNERS,
         metric=st.floats(0.1, 2.0),
-        outcome=st.sampled_from(["scored", "scored", "crash", "timeout", "infra", "cancelled"]),
+        outcome=st.sampled_from(
+            ["scored", "scored", "crash", "timeout", "infra", "cancelled", "suspended"]
+        ),
     )
     def runner(self, index: int, metric: float, outcome: str) -> None:
         self.world.step_runner(index, metric, outcome)
@@ -159,6 +161,62 @@ Protocol.TestCase.settings = settings(
     suppress_health_check=list(HealthCheck),
 )
 TestProtocol = Protocol.TestCase
+
+
+def test_a_host_that_sleeps_costs_no_idea_its_attempts() -> None:
+    """Far more suspensions than attempts, then it runs."""
+    world = World(experiments=1, runners=1, max_attempts=2)
+    for _ in range(4000):
+        asleep = 1 <= world.runners[0].ran <= 15
+        world.step_orchestrator()
+        world.step_recorder()
+        metric = 0.5 if world.runners[0].ran else 1.0
+        world.step_runner(0, metric, "suspended" if asleep else "scored")
+        world.tick(1.0)
+        if world.orchestrator.outcome is not None:
+            break
+
+    results = [row.body for row in world.disk if row.kind is RowKind.RESULT]
+    assert [r["reason"] for r in results].count("suspended") == 15
+    assert [r["status"] for r in results if r["id"] == 2][-1] == "scored"
+    assert world.orchestrator.state.experiments[2].status == "keep"
+
+
+def test_a_host_that_never_stops_sleeping_is_given_up_in_the_end() -> None:
+    world = World(experiments=1, runners=1, max_attempts=2)
+    for _ in range(4000):
+        world.step_orchestrator()
+        world.step_recorder()
+        world.step_runner(0, 0.5, "suspended" if world.runners[0].ran else "scored")
+        world.tick(1.0)
+        if world.orchestrator.outcome is not None:
+            break
+
+    reasons = [row.body["reason"] for row in world.disk if row.kind is RowKind.RESULT]
+    assert reasons.count("suspended") == FREE_SUSPENSIONS + 2
+    assert reasons[-1] == "gave_up"
+
+
+def test_an_orchestrator_that_stood_still_calls_nothing_lost() -> None:
+    """The attempt was missing for a moment when the orchestrator was stopped for a minute."""
+    world = World(experiments=0, runners=1)
+    while world.runners[0].job is None:
+        world.step_orchestrator()
+        world.step_recorder()
+        world.step_runner(0)
+    for _ in range(10):  # longer than things are pushed again after a start
+        world.step_orchestrator()
+        world.tick(1.0)
+    world.leases.clear()
+    for _ in range(3):  # it sees that nobody has it
+        world.step_orchestrator()
+        world.now += 0.6
+    world.now += 90.0
+    world.step_orchestrator()
+    world.renew()
+    world.settle()
+
+    assert [row.body["status"] for row in world.disk if row.kind is RowKind.RESULT] == ["scored"]
 
 
 def test_an_undisturbed_session_takes_no_attempt_twice() -> None:

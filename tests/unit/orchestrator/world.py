@@ -38,6 +38,10 @@ class MemoryWriter:
         for row in disk:
             self.state.apply(row)
 
+    def settle(self) -> Row | None:
+        """As LedgerWriter.settle: memory leaves no row half-written."""
+        return None
+
     def append(self, kind: RowKind, key: str, body: wire.Wire) -> Row:
         """As LedgerWriter.append."""
         row = chain.link(
@@ -209,7 +213,9 @@ class World:
         if runner.job is not None:
             job, runner.job = runner.job, None
             runner.ran += 1
-            score = {"metric": metric} if outcome == "scored" else {}
+            score: dict[str, object] = {"metric": metric} if outcome == "scored" else {}
+            if outcome == "suspended":
+                outcome, score = "infra", {"reason": "suspended"}
             runner.post(job, status=outcome, **score)
             return None
         self.take(runner)
