@@ -34,7 +34,7 @@ class LiveView:
         self._below = False
         self._headed = False
         self._past: list[Text] = []
-        self._waiters: set[str] = set()  #: services that said so; each says it once until it goes on
+        self._waiters: set[str] = set()  #: services that said so and do not go on yet
         self._since: dict[int, float | None] = {}  #: issued -> when a runner was free for it
 
     def opened(self, head: Head) -> None:

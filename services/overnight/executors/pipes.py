@@ -6,8 +6,11 @@ import os
 import select
 from pathlib import Path
 
+import structlog
+
 from overnight.contracts.execution import OutputSink
-from overnight.executors.cage import unavailable
+
+log = structlog.get_logger()
 
 CHUNK_BYTES = 65536
 DRAIN_CHUNKS = 64  #: far more than a pipe holds
@@ -16,7 +19,8 @@ DRAIN_CHUNKS = 64  #: far more than a pipe holds
 class BoundedLog:
     """run.log: the first bytes as they come, the last bytes at `close`, a marker line between.
 
-    The end waits in memory, so that a flood costs no disk traffic beyond what is kept.
+    The end waits in memory, so that a flood costs no disk traffic beyond what is kept. A disk that
+    refuses costs lines of the log, never the experiment: what it prints is parsed as it comes.
     """
 
     def __init__(self, path: Path, head_bytes: int, tail_bytes: int) -> None:
@@ -27,20 +31,21 @@ class BoundedLog:
         self._ring = bytearray()  # grows to its limit, then wraps around
         self._position = 0  # where the oldest byte stands once it has wrapped
         self._after_head = 0
+        self._refused = False
         self.written_bytes = 0  #: by the candidate, before anything was left out
 
     @property
     def truncated(self) -> bool:
-        """Was anything left out?"""
-        return self._after_head > self._limit
+        """Was anything left out, or may it yet be?"""
+        return self._refused or self._after_head > self._limit
 
     def write(self, chunk: bytes) -> None:
-        """Take one chunk. Raises OSError when the disk is full."""
+        """Take one chunk."""
         self.written_bytes += len(chunk)
         if self._head_left:
-            head, chunk = chunk[: self._head_left], chunk[self._head_left :]
-            _write_all(self._file.fileno(), head)
-            self._head_left -= len(head)
+            written = self._put(chunk[: self._head_left])
+            self._head_left = 0 if self._refused else self._head_left - written
+            chunk = chunk[written:]
         self._after_head += len(chunk)
         if len(chunk) >= self._limit:
             self._ring[:] = chunk[len(chunk) - self._limit :]
@@ -55,13 +60,24 @@ class BoundedLog:
         if self._file.closed:
             return
         with self._file:
-            if self.truncated:
-                left_out = self._after_head - self._limit
-                marker = f"\n[overnight: {left_out} bytes left out here]\n"
-                _write_all(self._file.fileno(), marker.encode())
-            _write_all(self._file.fileno(), self._ring[self._position :])
-            _write_all(self._file.fileno(), self._ring[: self._position])
+            left_out = self._after_head - self._limit
+            if left_out > 0:
+                self._put(f"\n[overnight: {left_out} bytes left out here]\n".encode())
+            self._put(self._ring[self._position :])
+            self._put(self._ring[: self._position])
         self._ring.clear()
+
+    def _put(self, data: bytes | bytearray) -> int:
+        """How much of it the disk took."""
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._file.fileno(), view) :]
+        except OSError as error:
+            if not self._refused:
+                log.error("run_log_cut", file=self._file.name, reason=str(error))
+            self._refused = True
+        return len(data) - len(view)
 
     def _overwrite(self, chunk: bytes) -> None:
         while chunk:
@@ -116,13 +132,6 @@ class Pump:
             self._poll.unregister(descriptor)
             del self._names[descriptor]
             return False
-        with unavailable("cannot write run.log"):
-            self._log.write(chunk)
+        self._log.write(chunk)
         self._sink(self._names[descriptor], chunk)
         return True
-
-
-def _write_all(descriptor: int, data: bytes | bytearray) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]

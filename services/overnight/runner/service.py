@@ -29,7 +29,7 @@ log = structlog.get_logger()
 FIRST_PAUSE_SECONDS = 0.1  #: between two tries to claim while Redis is away; doubled each time
 LONGEST_PAUSE_SECONDS = 2.0
 
-DISK_RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)  #: the last one repeats
+DISK_RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0)  #: the last one repeats
 
 
 @dataclass(frozen=True, kw_only=True)

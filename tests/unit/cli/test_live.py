@@ -62,7 +62,9 @@ def test_a_resumed_session_shows_what_to_compare_with(capsys: pytest.CaptureFixt
     assert "1.0000" in lines[3]
 
 
-def test_a_service_that_waits_says_so_once_and_when_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_service_that_waits_says_so_once_until_it_goes_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     view = LiveView()
     view.opened(head())
     for why in ("cpu-0 is held by pid 123", "cpu-0 is held by pid 124\x1b[2J"):

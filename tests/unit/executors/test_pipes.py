@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,3 +56,31 @@ def test_drain_does_not_wait_for_a_writer_that_stays(tmp_path: Path) -> None:
     log.close()
 
     assert seen == [("stdout", b"o"), ("stderr", b"e")]
+
+
+@pytest.mark.parametrize("room_again", [True, False])
+def test_a_full_disk_costs_the_log_and_not_what_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room_again: bool
+) -> None:
+    whole = bytes(range(32, 127)) * 4
+    log = BoundedLog(tmp_path / "run.log", 300, 1000)
+    room, write = 100, os.write
+
+    def full(fd: int, data: bytes) -> int:
+        nonlocal room
+        if room == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        taken = write(fd, data[:room])
+        room -= taken
+        return taken
+
+    monkeypatch.setattr("overnight.executors.pipes.os.write", full)
+    for start in range(0, len(whole), 40):
+        log.write(whole[start : start + 40])
+    if room_again:
+        monkeypatch.undo()
+    log.close()
+
+    assert log.written_bytes == len(whole)
+    assert log.truncated
+    assert (tmp_path / "run.log").read_bytes() == (whole if room_again else whole[:100])
