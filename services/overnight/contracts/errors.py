@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from overnight import __version__
+
 
 class OvernightError(Exception):
     """Root of all errors of ours. The message is one line that names the fix."""
@@ -24,6 +26,24 @@ class WireError(OvernightError):
     """A message, row or job is not what the contract says. Never retried as it is."""
 
     exit_code = 1
+
+
+class VersionError(WireError):
+    """Whole, but written by an older or a newer version: not ours to read, change or drop."""
+
+    def __init__(self, what: str, written: int, known: int) -> None:
+        age = "a newer" if written > known else "an older"
+        super().__init__(
+            f"{what} v{str(written)[:20]} was written by {age} version of Overnight; this is "
+            f"{__version__}, which reads v{known}: finish this session with the version that "
+            "wrote it, or open another with --tag"
+        )
+        self.what = what
+        self.written = written
+        self.known = known
+
+    def __reduce__(self) -> tuple[type[VersionError], tuple[str, int, int]]:
+        return type(self), (self.what, self.written, self.known)
 
 
 class LedgerError(OvernightError):

@@ -41,7 +41,10 @@ class Row(Wire):
 
 
 class Head(Wire):
-    """ledger.head: exposes whole rows cut off. May lag behind the ledger by one, never lead."""
+    """ledger.head: exposes whole rows cut off. May lag behind the ledger by one, never lead.
+
+    Without a version of its own: it belongs to the row that it names.
+    """
 
     seq: Annotated[int, Field(ge=0)]
     hash: Digest
@@ -50,6 +53,7 @@ class Head(Wire):
 class LedgerMessage(Wire):
     """What any service or verb sends to the recorder. The same key again is the same row."""
 
+    v: Literal[1] = 1
     key: Key
     kind: RowKind
     body: dict[str, Any]
@@ -59,6 +63,7 @@ class LedgerMessage(Wire):
 class Ack(Wire):
     """The recorder's answer to a key: a row's seq, or why there is none. Both end re-sending."""
 
+    v: Literal[1] = 1
     seq: int | None = None
     refused: bool = False
     reason: Annotated[str, Field(max_length=2000)] | None = None
@@ -88,6 +93,7 @@ class SessionOpened(Wire):
 class Opening(Wire):
     """opening.json: what the next orchestrator start opens with, and what only this host knows."""
 
+    v: Literal[1] = 1
     session: SessionOpened
     repo: str  #: the user's folder, absolute, at the time of this run
     argv: Annotated[tuple[str, ...], Field(min_length=1)]  #: run_cmd with its program resolved

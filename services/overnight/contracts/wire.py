@@ -1,4 +1,10 @@
-"""How a contract travels: one strict JSON string, the same bytes for the same value."""
+"""How a contract travels: one strict JSON string, the same bytes for the same value.
+
+Versions: what travels or lies on a disk by itself has a field `v`; what is part of such a thing
+shares it. The same version is read strictly. Any other is a VersionError before anything else is
+said of it: it is set aside whole, never guessed at, never dropped. `v` goes up with any change
+after which the older release could not read what the newer one writes. What has no `v` is v1.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +14,7 @@ from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from overnight.contracts.errors import WireError
+from overnight.contracts.errors import VersionError, WireError
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024  #: a job, row or message longer than this is refused unread
 MAX_DEPTH = 64
@@ -72,19 +78,35 @@ def decode(cls: type[M], text: str) -> M:
     """Read one contract back.
 
     Raises:
-        WireError: not strict JSON, a wrong kind, a missing or unknown field, another version.
+        VersionError: an older or a newer version wrote it.
+        WireError: not strict JSON, a wrong kind, a missing or unknown field.
     """
     return build(cls, loads(text, cls.__name__))
 
 
 def build(cls: type[M], value: Json) -> M:
-    """A contract from a plain JSON value. Raises WireError, one line naming the field."""
+    """A contract from a plain JSON value. Raises VersionError, or WireError naming the field."""
+    field = cls.model_fields.get("v")
+    if field is not None:
+        check_version(cls.__name__, value, field.default)
     try:
         return cls.model_validate_json(canonical(value))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "value"
         raise WireError(f"{cls.__name__}.{where}: {first['msg']}") from error
+
+
+def check_version(what: str, value: Json, known: int) -> None:
+    """Is *value*, a *what*, of the version that this release knows? Raises VersionError.
+
+    Raises WireError for a version that is no whole number.
+    """
+    written = value.get("v", known) if isinstance(value, dict) else known
+    if type(written) is not int:
+        raise WireError(f"{what}.v: {str(written)[:20]} is no version")
+    if written != known:
+        raise VersionError(what, written, known)
 
 
 def _no_constant(name: str) -> NoReturn:

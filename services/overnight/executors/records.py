@@ -16,9 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from overnight.contracts.errors import SandboxUnavailableError
+import structlog
+
+from overnight.contracts import wire
+from overnight.contracts.errors import SandboxUnavailableError, VersionError
+
+log = structlog.get_logger()
 
 NAME = "process"  #: of the executor, in errors
+VERSION = 1  #: of a record
 #: Neither people, services, containers nor dynamic users get these.
 FIRST_UID, UIDS = 60600, 512
 
@@ -84,7 +90,8 @@ def write(folder: Path, labels: Mapping[str, str], scratch: Path, cgroup_own: st
     new, path = folder / f"new-{token}", folder / f"sandbox-{token}.json"
     lock = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     _locked(lock)  # before it has its name, so that nobody finds it unlocked
-    body = {"labels": dict(labels), "scratch": str(scratch), "token": token, "own": cgroup_own}
+    about = {"labels": dict(labels), "scratch": str(scratch), "token": token, "own": cgroup_own}
+    body = {"v": VERSION, **about}
     os.write(lock, json.dumps(body).encode())
     os.rename(new, path)
     return Record(path, lock, token, scratch, cgroup_own)
@@ -110,8 +117,18 @@ def _read(path: Path) -> dict[str, Any] | None:
     with contextlib.suppress(OSError, ValueError):
         body = json.loads(path.read_text())
         if isinstance(body, dict) and {"labels", "scratch", "token", "own"} <= body.keys():
-            return body
+            return body if _ours(path, body) else None
     return None
+
+
+def _ours(path: Path, body: dict[str, Any]) -> bool:
+    """A record of another version is left to the runners of that version."""
+    try:
+        wire.check_version("sandbox record", body, VERSION)
+    except VersionError as error:
+        log.warning("record_left_alone", record=str(path), reason=str(error))
+        return False
+    return True
 
 
 def _locked(descriptor: int) -> bool:

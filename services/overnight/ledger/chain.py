@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from overnight.contracts import wire
-from overnight.contracts.errors import WireError
-from overnight.contracts.rows import BODIES, GENESIS, ROW_VERSION, Row
+from overnight.contracts.errors import LedgerError, VersionError, WireError
+from overnight.contracts.loop import LoopConfig
+from overnight.contracts.rows import BODIES, GENESIS, ROW_VERSION, Row, SessionOpened
 from overnight.contracts.status import RowKind
 
 MAX_LINE_BYTES = wire.MAX_MESSAGE_BYTES
@@ -14,6 +15,10 @@ MAX_LINE_BYTES = wire.MAX_MESSAGE_BYTES
 
 class BrokenRowError(WireError):
     """One line is not the row that should stand there."""
+
+
+class OtherVersionRowError(LedgerError):
+    """One line is a whole row of another version: nobody may go on after it, or cut it off."""
 
 
 def link(*, seq: int, ts: str, session: str, kind: RowKind, key: str, body: wire.Wire,
@@ -43,6 +48,7 @@ def from_line(line: bytes, *, seq: int, prev: str, session: str | None) -> Row:
 
     Raises:
         BrokenRowError: one line that says what is wrong.
+        OtherVersionRowError: nothing is wrong with it, but another version wrote it.
     """
     try:
         text = line.decode("ascii")
@@ -51,6 +57,7 @@ def from_line(line: bytes, *, seq: int, prev: str, session: str | None) -> Row:
     except UnicodeDecodeError as error:
         raise BrokenRowError("row holds bytes that are not ASCII") from error
     except WireError as error:
+        refuse_other_version(line, seq)
         raise BrokenRowError(str(error)) from error
     if row.seq != seq:
         raise BrokenRowError(f"seq is {row.seq}, should be {seq}")
@@ -64,8 +71,56 @@ def from_line(line: bytes, *, seq: int, prev: str, session: str | None) -> Row:
         raise BrokenRowError("hash does not fit the row")
     if wire.encode(row) != text:
         raise BrokenRowError("row is not in canonical form")
-    body_of(row)
+    try:
+        _understand(row)
+    except WireError as error:
+        refuse_other_version(line, seq)
+        raise BrokenRowError(str(error)) from error
     return row
+
+
+def refuse_other_version(line: bytes, number: int) -> None:
+    """Is this line, which can't be read, a whole row of another version? Pure.
+
+    A row of this format whose hash fits is not damaged: what this release can't read in it, a
+    newer one wrote. A row of another format can't be checked, so it counts as whole, unless it is
+    one of ours in which only the `v` was damaged.
+
+    Raises:
+        OtherVersionRowError: names the row and what wrote it.
+    """
+    try:
+        value = wire.loads(line.decode("ascii"), "row")
+        wire.check_version("row", value, ROW_VERSION)
+    except VersionError as error:
+        assert isinstance(value, dict)  # it has a `v`
+        if not _hash_fits({**value, "v": ROW_VERSION}):
+            raise OtherVersionRowError(f"ledger row {number}: {error}") from error
+    except (WireError, UnicodeDecodeError):
+        return
+    if not isinstance(value, dict) or not _hash_fits(value):
+        return
+    try:
+        _understand(wire.build(Row, value))
+    except WireError as error:
+        raise OtherVersionRowError(
+            f"ledger row {number} is whole, but was written by a newer version of Overnight: "
+            f"{error}; finish this session with the version that wrote it, or open another "
+            "with --tag"
+        ) from error
+
+
+def _understand(row: Row) -> None:
+    """Raises WireError when there is something in the body that this release does not know."""
+    body = body_of(row)
+    if isinstance(body, SessionOpened):
+        wire.build(LoopConfig, body.config)
+
+
+def _hash_fits(value: dict[str, Any]) -> bool:
+    plain = {name: field for name, field in value.items() if name != "hash"}
+    claimed, prev = value.get("hash"), value.get("prev")
+    return isinstance(prev, str) and claimed == wire.digest(prev + wire.canonical(plain))
 
 
 def body_of(row: Row) -> wire.Wire:
@@ -76,4 +131,7 @@ def body_of(row: Row) -> wire.Wire:
         raise BrokenRowError(str(error)) from error
 
 
-__all__ = ["GENESIS", "MAX_LINE_BYTES", "BrokenRowError", "body_of", "from_line", "link", "to_line"]
+__all__ = [
+    "GENESIS", "MAX_LINE_BYTES", "BrokenRowError", "OtherVersionRowError", "body_of", "from_line",
+    "link", "refuse_other_version", "to_line",
+]  # fmt: skip

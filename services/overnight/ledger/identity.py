@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from overnight.contracts import wire
 from overnight.contracts.errors import LedgerError, UsageError, WireError
 from overnight.contracts.experiment import Sid
@@ -11,6 +13,7 @@ from overnight.ledger.files import SessionFiles
 class Identity(wire.Wire):
     """sid names all Redis keys and rows of the session; tag is for people."""
 
+    v: Literal[1] = 1
     sid: Sid
     tag: str
 

@@ -12,7 +12,7 @@ from overnight.contracts.errors import InfrastructureError, LedgerError
 from overnight.contracts.rows import GENESIS, Head, Repaired
 from overnight.contracts.status import RowKind
 from overnight.faultpoints import Step, reach
-from overnight.ledger.chain import BrokenRowError, from_line
+from overnight.ledger.chain import BrokenRowError, from_line, refuse_other_version
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import SessionState
 from overnight.ledger.head import head_problem, read_head
@@ -38,6 +38,7 @@ def repair(files: SessionFiles, sid: str) -> Repair:
     line is run again.
 
     Raises:
+        OtherVersionRowError: another version wrote rows that would be dropped; nothing was touched.
         SessionHeldError: a recorder writes this ledger.
         InfrastructureError: the disk refused; the original is as it was.
     """
@@ -89,6 +90,8 @@ def _whole_rows(files: SessionFiles, sid: str) -> tuple[SessionState, int, str |
             state.apply(row)
         except (BrokenRowError, KeyError, IndexError) as error:
             problem = f"line {number}: {error}"
+            for later, dropped in enumerate(lines[number:], start=number + 1):
+                refuse_other_version(dropped.removesuffix(b"\n"), later)
             break
         good, prev = good + len(line), row.hash
     if problem is None:

@@ -19,7 +19,7 @@ from overnight.contracts.rows import (
 )
 from overnight.contracts.status import RowKind
 from overnight.ledger.admission import Admit, admit
-from overnight.ledger.chain import BrokenRowError, body_of, from_line
+from overnight.ledger.chain import BrokenRowError, OtherVersionRowError, body_of, from_line
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import SessionState
 from overnight.ledger.head import head_problem, read_head
@@ -131,7 +131,7 @@ def verify(root: Path) -> Verification:
             try:
                 row = from_line(line[:-1], seq=number, prev=prev, session=replay.state.sid)
                 what = replay.problem_with(row)
-            except BrokenRowError as error:
+            except (BrokenRowError, OtherVersionRowError) as error:
                 what = str(error)
             if what is not None:
                 found.problems.append(Problem(number, what))

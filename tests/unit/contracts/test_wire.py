@@ -93,7 +93,7 @@ RESULT = {"id": 1, "attempt": 1, "sender": "r0", "status": "scored", "metric": 1
         (json.dumps({**RESULT, "metric": float("-inf")}), "-Infinity is not allowed"),
         (json.dumps(RESULT).replace("1.5", "1e999"), "out of range"),
         (json.dumps({**RESULT, "surprise": 1}), "surprise"),
-        (json.dumps({**RESULT, "v": 2}), "v: Input should be 1"),
+        (json.dumps({**RESULT, "v": 2}), "v2 was written by a newer version"),
         (json.dumps({**RESULT, "status": "perfect"}), "status"),
         (json.dumps({**RESULT, "id": True}), "id"),
         (json.dumps({**RESULT, "id": "1"}), "id"),
