@@ -23,7 +23,7 @@ from overnight.contracts.errors import InfrastructureError, OvernightError
 log = structlog.get_logger()
 
 _PR_SET_PDEATHSIG = 1
-HANG_EXIT_CODE = 3
+HANG_EXIT_CODE = BUG_EXIT_CODE = 3  #: of ours, to be started again
 RETRY_SECONDS = (0.1, 0.2, 0.5, 1.0, 2.0)  #: when disk or Redis refuse; the last one repeats
 
 T = TypeVar("T")
@@ -197,3 +197,7 @@ def run_service(
     except OvernightError as error:
         log.error("service_failed", reason=str(error))
         return error.exit_code
+    except Exception as error:  # noqa: BLE001 - the process's edge: exit 1 would mean a bad result
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        log.error("service_bug", where=traceback.format_exc()[-4000:], reason=reason)
+        return BUG_EXIT_CODE

@@ -105,6 +105,7 @@ class Stage:
     mark: str = field(default_factory=lambda: f"mark-{os.urandom(8).hex()}")
     environment: dict[str, str] = field(default_factory=dict)
     sandboxes: set[str] = field(default_factory=set)  #: names of their control groups, as seen
+    entry: tuple[str, ...] = ("-m", "overnight.cli")  #: what Python runs for a verb
     _plays: int = 0
 
     @property
@@ -248,7 +249,7 @@ class Stage:
         ]
 
     def _argv(self, words: tuple[str, ...]) -> list[str]:
-        return [sys.executable, "-m", "overnight.cli", *words]
+        return [sys.executable, *self.entry, *words]
 
     def _env(self) -> dict[str, str]:
         home = self.folder / "home"

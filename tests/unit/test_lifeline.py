@@ -86,3 +86,18 @@ def test_time_in_which_the_whole_process_was_stopped_is_not_held_against_it() ->
 
     assert process.communicate(timeout=50)[0] == "went on\n"
     assert process.returncode == 0
+
+
+def test_a_bug_of_ours_is_infrastructure_and_is_told_with_its_place() -> None:
+    code = (
+        "from overnight import lifeline\n"
+        "def broken_here(life): raise ValueError('a bug\\nof two lines')\n"
+        "raise SystemExit(lifeline.run_service('recorder', None, broken_here))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False
+    )
+
+    assert done.returncode == 3
+    assert "ValueError: a bug of two lines" in done.stdout + done.stderr
+    assert "broken_here" in done.stdout + done.stderr

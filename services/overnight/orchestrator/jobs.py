@@ -9,7 +9,7 @@ from pathlib import Path
 from overnight.contracts import rows, wire
 from overnight.contracts.experiment import Decision, ExperimentJob, ExperimentResult
 from overnight.contracts.rows import LedgerMessage
-from overnight.contracts.status import GAVE_UP, RowKind, Status
+from overnight.contracts.status import GAVE_UP, ControlAction, RowKind, Status
 from overnight.ledger.fold import SessionState
 
 SENDER = "orchestrator"
@@ -116,7 +116,7 @@ def own_result(
 
 def pause_message(state: SessionState, why: str) -> LedgerMessage:
     """The orchestrator pauses the session by itself. Keyed by the row it rests on."""
-    control = rows.Control.model_validate({"action": "pause", "by": SENDER, "why": why[:500]})
+    control = rows.Control(action=ControlAction.PAUSE, by=SENDER, why=why[:500])
     return _message(RowKind.CONTROL, f"control:auto-pause:{state.seq}", control, None)
 
 
