@@ -81,7 +81,8 @@ class LiveView:
             self._result(body, row)
         elif isinstance(body, Control) and not _is_our_own(body):
             why = f": {output.safe(body.why)}" if body.why else ""
-            self._warn(f"{body.action.value} (by {output.safe(body.by, 40)}){why}")
+            which = f" {body.id:03d}" if body.id is not None else ""
+            self._warn(f"{body.action.value}{which} (by {output.safe(body.by, 40)}){why}")
 
     def event(self, name: str, fields: Mapping[str, object]) -> None:
         """What the supervisor did."""

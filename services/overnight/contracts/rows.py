@@ -132,11 +132,17 @@ class AttemptIssued(Wire):
 
 
 class Control(Wire):
-    """A person's or an agent's wish."""
+    """A person's or an agent's wish.
+
+    requeue and drop are about one experiment; their key is `control:<action>:<id>:<seq>`, where seq
+    is the row by which it was given up: twice is once, and what comes too late is refused.
+    """
 
     action: ControlAction
     by: Name
     why: Annotated[str, Field(max_length=500)] = ""
+    #: of requeue and drop; where there is none, rows look as before there was such a field
+    id: ExperimentId | None = Field(default=None, exclude_if=lambda number: number is None)
 
 
 class Repaired(Wire):

@@ -82,3 +82,5 @@ class ControlAction(StrEnum):
     RESUME = "resume"  #: go on, also after stop or a closed run
     DRAIN = "drain"  #: propose no more, let in-flight work end, then close
     STOP = "stop"  #: end what runs as cancelled, then close
+    REQUEUE = "requeue"  #: try an experiment that was given up anew
+    DROP = "drop"  #: take it out of the dead letter; its verdict stays

@@ -152,8 +152,25 @@ _ALLOWED = {
 
 def _control(state: SessionState, message: LedgerMessage, body: wire.Wire) -> Verdict:
     control = cast(rows.Control, body)
+    if control.action in _OF_DEAD_LETTER or control.id is not None:
+        return _dead_letter(state, message, control)
     if control.action not in _ALLOWED[state.run_state]:
         return Refuse(f"can't {control.action.value}: the session is {state.run_state.value}")
+    return Admit(RowKind.CONTROL, control)
+
+
+_OF_DEAD_LETTER = {ControlAction.REQUEUE, ControlAction.DROP}
+
+
+def _dead_letter(state: SessionState, message: LedgerMessage, control: rows.Control) -> Verdict:
+    """In any state of the session: what is requeued runs as soon as attempts are issued."""
+    if control.id is None or control.action not in _OF_DEAD_LETTER:
+        return Refuse("requeue and drop, and only they, name an experiment")
+    experiment = state.experiments.get(control.id)
+    if experiment is None or not experiment.in_dead_letter:
+        return Refuse(f"experiment {control.id} is not in the dead letter")
+    if message.key != f"control:{control.action.value}:{control.id}:{experiment.final_seq}":
+        return Refuse(f"experiment {control.id} was given up by row {experiment.final_seq}")
     return Admit(RowKind.CONTROL, control)
 
 

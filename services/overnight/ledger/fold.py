@@ -58,6 +58,11 @@ class ExperimentState:
     decision_seq: int | None = None
     first_decision_seq: int | None = None
     decisions: int = 0
+    last_decision: Decision | None = None  #: stands, for the exports, while it is tried anew
+    decided_on: ExperimentResult | None = None  #: what was final at the last decision
+    given_up_ts: str = ""  #: UTC label
+    dropped: bool = False  #: out of the dead letter
+    forgiven: int = 0  #: attempts before the last requeue: they count no more
 
     @property
     def id(self) -> int:
@@ -79,9 +84,15 @@ class ExperimentState:
     @property
     def infra_results(self) -> int:
         """How many attempts ended by our fault. A suspended one is none, for a good while."""
-        results = (a.result for a in self.attempts if a.result is not None)
+        results = (a.result for a in self.attempts[self.forgiven :] if a.result is not None)
         reasons = [r.reason for r in results if r.status is Status.INFRA]
         return len(reasons) - min(reasons.count(SUSPENDED), FREE_SUSPENSIONS)
+
+    @property
+    def in_dead_letter(self) -> bool:
+        """Was it given up, and did nobody see to it yet?"""
+        gave_up = self.final is not None and self.final.reason == GAVE_UP
+        return gave_up and self.decision is not None and not self.dropped
 
     @property
     def status(self) -> Status | None:
@@ -178,6 +189,7 @@ def _result(state: SessionState, row: Row, body: wire.Wire) -> None:
     attempt.result, attempt.result_seq = result, row.seq
     if is_final(result):
         experiment.final, experiment.final_seq = result, row.seq
+        experiment.given_up_ts = row.ts if result.reason == GAVE_UP else ""
         state.running.discard(result.id)
         state.undecided.append(result.id)
 
@@ -190,6 +202,7 @@ def _decision(state: SessionState, row: Row, body: wire.Wire) -> None:
     decision = cast(Decision, body)
     experiment = state.experiments[decision.id]
     experiment.decision, experiment.decision_seq = decision, row.seq
+    experiment.last_decision, experiment.decided_on = decision, experiment.final
     experiment.first_decision_seq = experiment.first_decision_seq or row.seq
     experiment.decisions += 1
     if decision.id in state.undecided:
@@ -208,11 +221,25 @@ _NEXT_STATE = {
 
 def _control(state: SessionState, row: Row, body: wire.Wire) -> None:
     control = cast(rows.Control, body)
+    if control.id is not None:
+        _see_to(state, state.experiments[control.id], control.action)
+        return
     state.run_state = _NEXT_STATE[control.action]
     state.state_why = control.why
     if control.action is ControlAction.RESUME:
         state.rejected_in_a_row = 0
         state.closed = None
+
+
+def _see_to(state: SessionState, experiment: ExperimentState, action: ControlAction) -> None:
+    """Of the dead letter. What is requeued is unfinished again; its attempts go on counting."""
+    if action is ControlAction.DROP:
+        experiment.dropped = True
+        return
+    experiment.final = experiment.final_seq = None
+    experiment.decision = experiment.decision_seq = None
+    experiment.forgiven = len(experiment.attempts)
+    state.running.add(experiment.id)
 
 
 def _repaired(state: SessionState, row: Row, body: wire.Wire) -> None:

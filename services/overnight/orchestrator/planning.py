@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from overnight.contracts.status import Status
+from overnight.contracts.status import GAVE_UP, Status
 from overnight.ledger.fold import ExperimentState, RunState, SessionState
 
 Fence = tuple[int, int]  #: (experiment id, attempt)
@@ -118,7 +118,18 @@ def _baseline_failed(state: SessionState) -> Action | None:
         return None
     reason = f":{baseline.decision.reason}" if baseline.decision.reason else ""
     detail = baseline.final.detail if baseline.final else ""
+    if baseline.in_dead_letter:
+        detail = f"{detail}; the last one: {last_fault(baseline)}"
     return Close("baseline_failed", f"{baseline.decision.verdict.value}{reason} {detail}".strip())
+
+
+def last_fault(experiment: ExperimentState) -> str:
+    """Why it was given up: what the last attempt that really ended said."""
+    faults = (a.result for a in reversed(experiment.attempts) if a.result is not None)
+    fault = next((f for f in faults if f.reason != GAVE_UP), None)
+    if fault is None:
+        return "nothing is known of its attempts"
+    return f"{fault.reason}: {fault.detail}" if fault.detail else str(fault.reason)
 
 
 def _lost(state: SessionState, queue: QueueView, bounds: Bounds) -> Action | None:

@@ -9,14 +9,15 @@ from overnight.recorder.exports import ExportEntry, commit_label
 
 def entries(state: SessionState) -> list[ExportEntry]:
     """All decided experiments, in the order of their first decision."""
-    decided = [e for e in state.experiments.values() if e.decision is not None]
+    decided = [e for e in state.experiments.values() if e.last_decision is not None]
     decided.sort(key=lambda e: e.first_decision_seq or 0)
     return [entry(state, experiment) for experiment in decided]
 
 
 def entry(state: SessionState, experiment: ExperimentState) -> ExportEntry:
     """One decided experiment."""
-    proposed, final, decision = experiment.proposed, experiment.final, experiment.decision
+    proposed = experiment.proposed
+    final, decision = experiment.decided_on, experiment.last_decision
     assert decision is not None and state.config is not None  # decided
     strategy = state.config.iter_strategy
     return ExportEntry(

@@ -105,6 +105,13 @@ class Protocol(RuleBasedStateMachine):
     def a_job_is_dropped_or_doubled(self, at: int, double: bool) -> None:
         self.world.meddle_with_queue(at, double)
 
+    @rule(at=st.integers(0, 9), action=st.sampled_from(["requeue", "requeue", "drop"]))
+    def somebody_sees_to_the_dead_letter(self, at: int, action: str) -> None:
+        """Twice, as somebody does who gets no answer; also once the session is closed."""
+        there = [e.id for e in self.world.writer.state.experiments.values() if e.in_dead_letter]
+        for _ in range(2 if there else 0):
+            self.world.wish(action, there[at % len(there)])
+
     @rule(seconds=st.sampled_from([0.5, 2.5, 6.0, 20.0]))
     def time_passes(self, seconds: float) -> None:
         self.world.tick(seconds)
@@ -133,6 +140,13 @@ class Protocol(RuleBasedStateMachine):
         if self.world.twin is not None or len(self.world.disk) % 2:
             self.world.crash_orchestrator()
         self.world.settle()
+        while self.world.stream:
+            self.world.step_recorder()
+        if self.world.writer.state.running:  # requeued after the session was closed
+            self.world.wish("resume")
+            self.world.step_recorder()
+            self.world.crash_orchestrator()
+            self.world.settle()
         self.the_ledger_is_whole_and_replays()
         finals: Counter[int] = Counter()
         state = SessionState()
@@ -142,7 +156,10 @@ class Protocol(RuleBasedStateMachine):
                 result = chain.body_of(row)
                 assert isinstance(result, ExperimentResult)
                 finals[result.id] += is_final(result)
-        assert all(count == 1 for count in finals.values()), finals
+        requeued = Counter(
+            row.body["id"] for row in self.world.disk if row.body.get("action") == "requeue"
+        )
+        assert finals == Counter({number: 1 + requeued[number] for number in finals}), finals
         assert all(e.decision is not None for e in state.experiments.values())
         assert all(not r.refused for r in self.world.runners)
         if state.incumbent is not None:

@@ -318,6 +318,15 @@ class World:
         else:
             del self.queue[at]
 
+    def wish(self, action: str, experiment: int | None = None) -> None:
+        """A person's control message; of the dead letter as the ledger stands now."""
+        body: dict[str, object] = {"action": action, "by": "cli"}
+        key = f"control:{next(self.entry_ids)}"
+        if experiment is not None:
+            seq = self.writer.state.experiments[experiment].final_seq
+            key, body = f"control:{action}:{experiment}:{seq}", {**body, "id": experiment}
+        self.send(LedgerMessage(key=key, kind=RowKind.CONTROL, body=body))
+
     def tick(self, seconds: float) -> None:
         """Time passes; living runners renew every 5 s."""
         for _ in range(max(1, int(seconds // 5))):
