@@ -7,7 +7,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -15,17 +15,19 @@ import redis
 from benchmarks.reliability import scripts
 from benchmarks.reliability.outcome import Outcome
 from benchmarks.reliability.plainrq import PlainRq
-from benchmarks.reliability.session import Overnight
 from benchmarks.reliability.system import System
 from tests.e2e import procs
 
 DEADLINE_SECONDS = 3.0
 DEAD_SECONDS = 2.0  #: after the deadline or the kill, nothing may be alive
+REST_SECONDS = 10.0  #: how long late results are waited for
 BORN_SECONDS = 60.0  #: patience for something to begin
 LATE_SECONDS = 8.0  #: a result that is not there so long after the deadline is not reported
 
+PLAIN = "plain rq"
+
 Play = Callable[[System, random.Random], Outcome]
-Variants = Mapping[str, Callable[[], System]]
+Make = Callable[[], System]
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Case:
     name: str
     title: str
     play: Play
-    rq: Variants = field(default_factory=lambda: {"": PlainRq})
+    rq: Mapping[str, Make] = field(default_factory=lambda: {PLAIN: PlainRq})
     short: bool = True  #: part of the short form
 
 
@@ -58,26 +60,25 @@ def _in_training(system: System, id: int, rng: random.Random, seconds: float) ->
     system.pause(rng.uniform(0.1, 0.7) * seconds)
 
 
-def _outcome(system: System, rng_seed: int, began: float, patience_seconds: float,
-             left: int | None = None) -> Outcome:  # fmt: skip
-    """Wait for all results, and count. Without *left*: what is alive 2 s after the last one."""
+def _outcome(system: System, began: float, patience_seconds: float, left: int = 0) -> Outcome:
+    """Wait for all results and then for rest: a second result may come late. And count.
+
+    left: processes that outlived a kill; what is alive in the end counts too.
+    """
     system.until(lambda: system.done() or system.hopeless(), patience_seconds)
-    done = system.done()
-    seconds = time.monotonic() - began if done else None
     watched = time.monotonic() - began
+    done = system.done()
     note = "" if done else system.note()
-    if left is None or done:
-        system.pause(DEAD_SECONDS)  # a second result may come late
-        left = left if left is not None else len(system.candidates())
+    system.until(system.hopeless, REST_SECONDS)
+    system.pause(DEAD_SECONDS)
     counted = [system.results()[id] for id in range(1, system.wanted + 1)]
     return Outcome(
-        seed=rng_seed,
         wanted=system.wanted,
         once=counted.count(1),
         doubled=sum(count > 1 for count in counted),
-        left=left,
+        left=max(left, len(system.candidates())),
         trainings=len(system.started),
-        seconds=seconds,
+        seconds=watched if done else None,
         watched_seconds=watched,
         note=note,
     )
@@ -112,7 +113,6 @@ def child(name: str, system: System, rng: random.Random) -> Outcome:
         time.sleep(0.02)
     results = system.results()
     return Outcome(
-        seed=0,
         once=int(results[2] == 1),
         doubled=int(results[2] > 1),
         left=left or 0,
@@ -131,7 +131,7 @@ def worker_killed(system: System, rng: random.Random) -> Outcome:
     system.kill_worker()
     system.pause(DEAD_SECONDS)
     left = sum(process.alive for process in victims)
-    outcome = _outcome(system, 0, began, 100.0, left)
+    outcome = _outcome(system, began, 100.0, left)
     return _with_peak(outcome, system)
 
 
@@ -145,7 +145,7 @@ def stack_killed(system: System, rng: random.Random) -> Outcome:
     time.sleep(DEAD_SECONDS)
     left = sum(process.alive for process in victims)
     system.start_again()
-    return _with_peak(_outcome(system, 0, began, 100.0, left), system)
+    return _with_peak(_outcome(system, began, 100.0, left), system)
 
 
 def flush_in_training(system: System, rng: random.Random) -> Outcome:
@@ -155,7 +155,7 @@ def flush_in_training(system: System, rng: random.Random) -> Outcome:
     began = time.monotonic()
     with system.client() as client:
         client.flushall()
-    return _outcome(system, 0, began, 60.0)
+    return _outcome(system, began, 60.0)
 
 
 def flush_in_queue(system: System, rng: random.Random) -> Outcome:
@@ -172,7 +172,7 @@ def flush_in_queue(system: System, rng: random.Random) -> Outcome:
         return flushed
 
     _reach(system, flush_what_waits, "a job waits")
-    return _outcome(system, 0, time.monotonic(), 60.0)
+    return _outcome(system, time.monotonic(), 60.0)
 
 
 def redis_killed(system: System, rng: random.Random) -> Outcome:
@@ -181,7 +181,7 @@ def redis_killed(system: System, rng: random.Random) -> Outcome:
     _in_training(system, 2, rng, 1.5)
     began = time.monotonic()
     system.kill_redis()
-    return _with_peak(_outcome(system, 0, began, 100.0), system)
+    return _with_peak(_outcome(system, began, 100.0), system)
 
 
 def delivered_twice(system: System, rng: random.Random) -> Outcome:
@@ -202,7 +202,7 @@ def delivered_twice(system: System, rng: random.Random) -> Outcome:
     system.until(repeat, BORN_SECONDS)
     if not repeated:
         raise NotReachedError("a job is delivered twice")
-    return _outcome(system, 0, began, 10.0)
+    return _outcome(system, began, 10.0)
 
 
 def parricide(system: System, rng: random.Random) -> Outcome:
@@ -210,7 +210,7 @@ def parricide(system: System, rng: random.Random) -> Outcome:
     system.write(scripts.HOSTILE, scripts.PARRICIDE)
     system.open(3, deadline_seconds=DEADLINE_SECONDS)
     _reach(system, lambda: system.results()[1], "the first experiment has its result")
-    return _outcome(system, 0, time.monotonic(), 40.0)
+    return _outcome(system, time.monotonic(), 40.0)
 
 
 def worker_killed_each_time(system: System, rng: random.Random) -> Outcome:
@@ -230,9 +230,9 @@ def worker_killed_each_time(system: System, rng: random.Random) -> Outcome:
 
     struck: set[procs.Process] = set()
     began = time.monotonic()
-    system.until(strike, 60.0)
-    outcome = _outcome(system, 0, began, 0.0)
-    return Outcome(**{**outcome.__dict__, "note": f"{kills} kills; {outcome.note}".rstrip("; ")})
+    system.until(strike, 45.0)
+    outcome = _outcome(system, began, 0.0)
+    return replace(outcome, note=f"{kills} kills; {outcome.note}".rstrip("; "))
 
 
 def planted(system: System, rng: random.Random) -> Outcome:
@@ -244,15 +244,15 @@ def planted(system: System, rng: random.Random) -> Outcome:
     began = time.monotonic()
     try:
         system.plant(str(touch))
-        outcome = _outcome(system, 0, began, 30.0)
+        outcome = _outcome(system, began, 30.0)
         system.pause(1.0)
-        return Outcome(**{**outcome.__dict__, "executed": touch.exists(), "trainings": None})
+        return replace(outcome, executed=touch.exists(), trainings=None)
     finally:
         touch.unlink(missing_ok=True)
 
 
 def _with_peak(outcome: Outcome, system: System) -> Outcome:
-    return Outcome(**{**outcome.__dict__, "at_once": system.peak})
+    return replace(outcome, at_once=system.peak)
 
 
 AOF = {
@@ -260,8 +260,8 @@ AOF = {
     "no persistence": partial(PlainRq, persist=False),
 }
 WAYS = {
-    "subprocess.run(timeout)": partial(PlainRq, function="train"),
-    "own group, killpg": partial(PlainRq, function="train_in_group"),
+    "rq, subprocess.run(timeout)": partial(PlainRq, function="train"),
+    "rq, own group and killpg": partial(PlainRq, function="train_in_group"),
 }
 CHILDREN: Sequence[Case] = [
     Case(f"child-{number}", name, partial(child, name), WAYS, short=name.startswith("all"))
@@ -269,9 +269,9 @@ CHILDREN: Sequence[Case] = [
 ]
 FAULTS: Sequence[Case] = [
     Case("worker", "SIGKILL of the worker while it trains (rq: the `rq worker` process)",
-         worker_killed, {"": partial(PlainRq, horses=False)}),
+         worker_killed, {PLAIN: partial(PlainRq, horses=False)}),
     Case("worker-and-forks", "SIGKILL of the worker with its forks (rq: and its work horse)",
-         worker_killed, {"": PlainRq}, short=False),
+         worker_killed, {PLAIN: PlainRq}, short=False),
     Case("stack", "SIGKILL of all services and Redis while one trains, then a new start",
          stack_killed, AOF),
     Case("flush-training", "FLUSHALL while one trains and others wait", flush_in_training, AOF),
@@ -285,4 +285,4 @@ FAULTS: Sequence[Case] = [
     Case("planted", "`os.system` and a pickle put into the queue", planted,
          {"JSON": PlainRq, "pickle (rq's default)": partial(PlainRq, pickles=True)}),
 ]  # fmt: skip
-OVERNIGHT = Overnight
+ALL: Sequence[Case] = (*CHILDREN, *FAULTS)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 class Outcome:
     """Counted from outside: in /proc, and in the file that each system keeps its results in."""
 
-    seed: int
+    seed: int = 0
     wanted: int = 1  #: experiments that were asked for
     once: int = 1  #: of them, with exactly one result
     doubled: int = 0  #: of them, with more than one

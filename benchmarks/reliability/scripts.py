@@ -31,6 +31,7 @@ print("val_bpb: 1.0")
 PARRICIDE = """
 import os, signal, time
 
+time.sleep(0.3)
 parent = os.getppid()
 if parent > 1:
     os.kill(parent, signal.SIGKILL)

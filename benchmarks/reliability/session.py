@@ -12,7 +12,7 @@ import redis
 from benchmarks.reliability.plainrq import plant
 from benchmarks.reliability.system import System
 from tests.e2e import procs, truth
-from tests.e2e.stage import Play, Stage
+from tests.e2e.stage import Play, Stage, until
 
 
 class Overnight(System):
@@ -48,8 +48,10 @@ class Overnight(System):
         return self.stage.training()
 
     def candidates(self) -> list[procs.Process]:
+        """When the session is over, what is left of its services counts too."""
         hidden = {process for held in self._held for process in held.alive()}
-        return sorted(hidden | set(self.stage.candidates()))
+        named = self.stage.alive() if self.hopeless() else self.stage.candidates()
+        return sorted(hidden | set(named))
 
     def experiment(self, training: procs.Process) -> int | None:
         """What the runner above it has noted on its disk."""
@@ -91,20 +93,25 @@ class Overnight(System):
         return redis.Redis.from_url(stack["redis_url"], protocol=2, socket_timeout=5)
 
     def kill_worker(self) -> None:
-        runner = self.stage.service("r0")
-        assert runner is not None, "no runner to kill"
-        runner.kill()
+        self._kill("r0")
 
     def kill_redis(self) -> None:
-        server = self.stage.service("redis")
-        assert server is not None, "no Redis to kill"
-        server.kill()
+        self._kill("redis")
+
+    def _kill(self, name: str) -> None:
+        until(lambda: self.stage.service(name), 30, f"{name} runs", self._playing())
+        service = self.stage.service(name)
+        if service is not None:
+            service.kill()
+
+    def _playing(self) -> Play:
+        assert self._play is not None, "it is not open"
+        return self._play
 
     def kill_stack(self) -> None:
         """Redis and all services at once, then the supervisor, so that nothing ends politely."""
-        assert self._play is not None
         stack = self.stage.stack()
-        self._play.kill()
+        self._playing().kill()
         for pid in (stack["children"] if stack else {}).values():
             process = procs.look(pid) if pid else None
             if process is not None and process in self.stage.alive():
