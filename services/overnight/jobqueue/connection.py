@@ -10,6 +10,8 @@ from redis.backoff import ExponentialBackoff
 from redis.exceptions import (
     AuthenticationError,
     NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
     RedisError,
     ResponseError,
 )
@@ -73,18 +75,17 @@ def is_wrong_type(error: BaseException) -> bool:
 
 
 def _fix(error: RedisError, key: str | None) -> str:
-    said = str(error)
     if isinstance(error, NoPermissionError | AuthenticationError):
         return f"give this user the password and rights of the Redis ACL{_on(key)}"
-    if "max number of clients" in said:
+    if "max number of clients" in str(error):
         return "raise its maxclients, or end clients that hang"
     if isinstance(error, RedisConnectionError | RedisTimeoutError):
         return "is Redis up?"
     if is_wrong_type(error):
         return f"delete {key or 'that key'}: something else wrote there, and ours comes back"
-    if "OOM" in said:
+    if isinstance(error, OutOfMemoryError):
         return "raise its maxmemory, or free some"
-    if "READONLY" in said:
+    if isinstance(error, ReadOnlyError):
         return "it is a replica: make it the master, or set REDIS_URL to the master"
     return "look into the server's log, memory and role"
 
