@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +12,7 @@ import typer
 
 from overnight.cli.numbers import amount, whole
 from overnight.cli.options import AsJson, Gate, Runners, Seed
+from overnight.ledger.stamp import local_day
 
 if TYPE_CHECKING:
     from overnight.cli.view import Head, Ready
@@ -56,7 +56,7 @@ def demo(
         directory,
         settings,
         here=here,
-        today=date.today(),  # noqa: DTZ011 - a folder is named by the user's own day
+        today=local_day(),
     )
     flags = {
         **({} if made.new else settings),

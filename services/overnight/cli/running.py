@@ -7,7 +7,6 @@ import shlex
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import date
 from pathlib import Path
 
 from overnight import telemetry
@@ -19,6 +18,7 @@ from overnight.configuration import process_environ
 from overnight.contracts.errors import OvernightError
 from overnight.contracts.rows import SessionClosed
 from overnight.ledger.fold import SessionState
+from overnight.ledger.stamp import local_day
 from overnight.sessions.opening import Opened, Request, open_session
 from overnight.sessions.supervisor import Supervisor, Watcher
 from overnight.sessions.verify import verify
@@ -52,7 +52,7 @@ def carry_out(wish: Wish) -> int:
             track=wish.track,
             tag=wish.tag,
             description=wish.description,
-            today=date.today(),  # noqa: DTZ011 - a tag is the user's own day
+            today=local_day(),
         )
     )
     try:

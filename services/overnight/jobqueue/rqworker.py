@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from typing import Any
 
 import redis
@@ -94,13 +93,14 @@ class RqWorker(SimpleWorker):
         """Drop what dead workers left: registrations and expired notes."""
         queue, connection = self._queue, self.connection
         worker_registration.clean_worker_registry(queue)
+        now_seconds = connection.time()[0]  # our own clock may jump
         for registry in (
             queue.started_job_registry,
             queue.finished_job_registry,
             queue.failed_job_registry,
         ):
             # rq's clean-up would run callbacks and retries; expiry is all that we want.
-            connection.zremrangebyscore(registry.key, 0, time.time())
+            connection.zremrangebyscore(registry.key, 0, now_seconds)
 
     def left(self) -> bytes | str | None:
         """An id that this worker, or its predecessor, took and neither started nor let go."""

@@ -27,7 +27,8 @@ from overnight.snapshots.userrepo import UserRepo
 _SESSION_PREFIXES = ("autoresearch", "autoresearch-sessions")
 _EXPERIMENT_PREFIXES = ("exp", "experiments", "overnight-exp")
 _HEADS = "refs/heads/"
-_LOCK_SECONDS = 10.0  #: an update takes milliseconds; a lock older than this has no owner
+_LOCK_SECONDS = 3.0  #: an update takes milliseconds; a lock that stands for so long has no owner
+_LOCK_LOOK_SECONDS = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,15 +300,17 @@ def _move(
     """All at once; where one is in the way of all, one by one, naming those that fail."""
     if _update(git, moves, current) is None:
         return []
-    failures = []
-    for ref in sorted(moves):
-        one = {ref: moves[ref]}
-        why = _update(git, one, current)
-        if why is not None and _heal_lock(common_dir / f"{ref}.lock"):
-            why = _update(git, one, current)
-        if why is not None:
-            failures.append(LeftOut(ref.removeprefix(_HEADS), why))
-    return failures
+    failures: dict[str, str] = {}
+    for again in (False, True):
+        for ref in sorted(failures if again else moves):
+            why = _update(git, {ref: moves[ref]}, current)
+            if why is None:
+                failures.pop(ref, None)
+            else:
+                failures[ref] = why
+        if not failures or again or not _heal_locks([common_dir / f"{r}.lock" for r in failures]):
+            break
+    return [LeftOut(ref.removeprefix(_HEADS), why) for ref, why in sorted(failures.items())]
 
 
 def _update(git: Git, moves: Mapping[str, str], current: Mapping[str, str]) -> str | None:
@@ -321,13 +324,25 @@ def _update(git: Git, moves: Mapping[str, str], current: Mapping[str, str]) -> s
     return None if code == 0 else first_line(errors)
 
 
-def _heal_lock(lock: Path) -> bool:
-    """Remove the lock that a killed process of ours left on one of our own branches."""
+def _heal_locks(locks: Collection[Path]) -> bool:
+    """Remove the locks that a killed process of ours left on our own branches; was there any?
+
+    One is left when it stands unchanged while we watch: what a file says of its age is only as
+    good as the wall clock.
+    """
+    first = {lock: identity for lock in locks if (identity := _identity(lock)) is not None}
+    until = time.monotonic() + _LOCK_SECONDS
+    while time.monotonic() < until and any(_identity(lock) == first[lock] for lock in first):
+        time.sleep(_LOCK_LOOK_SECONDS)
+    for lock, identity in first.items():
+        if _identity(lock) == identity:
+            lock.unlink(missing_ok=True)
+    return bool(first)
+
+
+def _identity(lock: Path) -> tuple[int, int] | None:
     try:
-        age_seconds = time.time() - lock.stat().st_mtime
-        if age_seconds < _LOCK_SECONDS:
-            return False
-        lock.unlink()
-    except FileNotFoundError:
-        return False
-    return True
+        status = lock.lstat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns

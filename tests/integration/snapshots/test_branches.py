@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 from user_repositories import TRAIN, fingerprint, foreign, run_git, write
@@ -208,16 +209,31 @@ def test_one_branch_in_the_way_does_not_hold_up_the_others(repo: Path) -> None:
     assert [item.path for item in synced.left_alone] == ["exp/mar5/4-x"]
 
 
-def test_an_old_lock_of_a_killed_process_heals_and_a_fresh_one_is_respected(repo: Path) -> None:
+def test_a_lock_of_a_killed_process_heals_and_one_that_moves_is_respected(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the clocks say of their age."""
+    monkeypatch.setattr(branches, "_LOCK_SECONDS", 0.5)
     _, second = _whole_session(repo)
     locks = [repo / ".git/refs/heads/exp/mar5" / name for name in ("6-a.lock", "7-b.lock")]
     for lock in locks:
         lock.write_bytes(b"")
-    old = time.time() - 60
-    os.utime(locks[0], (old, old))
+    for lock, age_seconds in zip(locks, (-3600, 3600), strict=True):
+        then = time.time() - age_seconds
+        os.utime(lock, (then, then))
     expected = {"exp/mar5/6-a": second.commit, "exp/mar5/7-b": second.commit}
+    over = Event()
+
+    def somebody_else_works() -> None:
+        while not over.wait(0.02):
+            locks[1].touch()
+
+    somebody = Thread(target=somebody_else_works)
+    somebody.start()
 
     synced = branches.sync(branches.require(repo), SnapshotStore(repo / "sandbox"), expected)
+    over.set()
+    somebody.join()
 
     assert synced.moved == ("exp/mar5/6-a",)
     assert [item.path for item in synced.left_alone] == ["exp/mar5/7-b"]
