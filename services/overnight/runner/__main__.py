@@ -84,7 +84,8 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
         renew_seconds=settings.renew_seconds,
         resend_seconds=settings.resend_seconds,
     )
-    runner = Runner(bench, lines, metrics, life)
+    waits = partial(lifeline.say_waiting, options.ready_fd)
+    runner = Runner(bench, lines, metrics, life, waits)
     lifeline.say_ready(
         options.ready_fd,
         metrics=endpoint.url if endpoint else None,

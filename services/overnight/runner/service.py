@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain, repeat
@@ -65,11 +66,13 @@ class Runner:
         lines: Lines,
         metrics: RunnerMetrics,
         life: Life,
+        say_waiting: Callable[[str | None], None] = lambda why: None,
     ) -> None:
         self._bench = bench
         self._lines = lines
         self._metrics = metrics
         self._life = life
+        self._say_waiting = say_waiting
         self._outbox = Outbox(bench.folder / "outbox")
         self._claim = ClaimFile(bench.folder / "claimed")
 
@@ -174,9 +177,12 @@ class Runner:
         A disk that is full or failing is waited for with the lease in hand: it says nothing about
         the idea, and would use up one attempt after the other.
         """
+        said = False
         for pause in chain(DISK_RETRY_SECONDS, repeat(DISK_RETRY_SECONDS[-1])):
             try:
                 self._claim.write(job)
+                if said:
+                    self._say_waiting(None)
             except InfrastructureError as error:
                 result, reason = None, str(error)
             else:
@@ -189,6 +195,8 @@ class Runner:
                     return result
                 reason = result.detail
             log.warning("attempt_waits_for_disk", experiment_id=job.id, reason=reason)
+            self._say_waiting(reason)
+            said = True
             if self._ends_within(pause, holder):
                 return result
         return None  # never: the pauses have no end
