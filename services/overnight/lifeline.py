@@ -154,13 +154,15 @@ class Patience:
         self._life = life
         self._ready_fd = ready_fd
         self._failures = 0
+        self._said: str | None = None  #: the reason that a user was told last
 
     def wait(self, error: InfrastructureError) -> None:
         """It failed (again). The first time is no news to a user: it may be over at once."""
         if self._failures == 0:
             log.warning("service_waits", reason=str(error))
-        if self._failures == 1:
-            say_waiting(self._ready_fd, str(error))
+        elif str(error) != self._said:
+            self._said = str(error)
+            say_waiting(self._ready_fd, self._said)
         self._life.ending.wait(RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS) - 1)])
         self._failures += 1
 
@@ -169,7 +171,7 @@ class Patience:
         if self._failures > 1:
             log.info("service_goes_on", failures=self._failures)
             say_waiting(self._ready_fd, None)
-        self._failures = 0
+        self._failures, self._said = 0, None
 
     def until_done(self, work: Callable[[], T]) -> T | None:
         """The first answer of *work*; None when this process was asked to end before."""

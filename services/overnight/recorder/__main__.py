@@ -141,8 +141,12 @@ class _Desk:
             self._looked_at = now
             if self._exports is not None and not self._exports.untouched:
                 self._catch_up_exports()
-            self._metrics.queue_depth.set(self._jobs.depth(self._pool))
-            self._metrics.runners.set(len(self._flags.runners(self._sid)))
+            try:
+                self._metrics.queue_depth.set(self._jobs.depth(self._pool))
+                self._metrics.runners.set(len(self._flags.runners(self._sid)))
+            except InfrastructureError as error:
+                # A gauge keeps no message waiting; where all of Redis is away, reading says so.
+                log.debug("gauges_behind", reason=str(error))
 
 
 def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
