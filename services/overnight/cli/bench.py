@@ -1,0 +1,144 @@
+"""bench: what the product says of itself is measured here, on this machine."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from overnight.cli import output
+from overnight.cli.numbers import amount, whole
+from overnight.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from overnight.sessions.torture.driver import Report
+
+MINUTES = 5.0
+SAY_SECONDS = 10.0  #: between two lines of figures
+CLEAR_LINE = "\r\x1b[2K"
+
+bench = typer.Typer(help="Measures and checks of this installation.", no_args_is_help=True)
+
+
+@bench.callback()
+def _bench() -> None:
+    """Measures and checks of this installation."""
+
+
+@bench.command()
+def torture(
+    minutes: Annotated[
+        float, typer.Option(parser=amount("--minutes"), metavar="N", help="of faults")
+    ] = MINUTES,
+    seed: Annotated[
+        int | None,
+        typer.Option(parser=whole("--seed", 0), metavar="N", help="draws the same faults again"),
+    ] = None,
+    directory: Annotated[
+        Path | None, typer.Option("--dir", help="an empty folder; default: a new temporary one")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Random faults against a session of hostile candidates, recounted by an outside checker."""
+    from overnight.configuration import process_environ
+    from overnight.contracts.errors import UsageError
+    from overnight.sessions.torture.driver import Plan, Torture
+
+    if sys.platform != "linux":
+        raise UsageError("torture runs hostile code in namespaces: it needs Linux")
+    seed = secrets.randbelow(2**31) if seed is None else seed
+    folder = directory or Path(tempfile.mkdtemp(prefix="overnight-torture-"))
+    plan = Plan(minutes=minutes, seed=seed, folder=folder.absolute(), environ=process_environ())
+    view = _View(minutes, quiet=as_json)
+    view.head(plan.seed, plan.folder)
+    try:
+        report = Torture(plan, view.tell).run()
+    finally:
+        view.clear()
+    if as_json:
+        output.emit(report.as_json())
+    else:
+        _summary(report)
+    raise typer.Exit(0 if report.ok else 1)
+
+
+class _View:
+    """Progress: a line of figures now and then, on a terminal each fault below it as it comes.
+
+    With --json it goes to standard error, so that a script has the object alone.
+    """
+
+    def __init__(self, minutes: float, quiet: bool) -> None:
+        self._minutes = minutes
+        self._quiet = quiet
+        self._moves = not quiet and output.is_terminal()
+        self._said_at = time.monotonic()
+        self._last = ""
+        self._below = False
+
+    def head(self, seed: int, folder: Path) -> None:
+        """The seed first: it is what one needs when something goes wrong."""
+        self._say(f"torture   seed {seed}, {self._minutes:g} min of faults, in {folder}")
+        self._say(f"again     overnight bench torture --minutes {self._minutes:g} --seed {seed}")
+        self._say("          Ctrl-C ends the faults, then everything is recounted")
+
+    def tell(self, what: str, report: Report) -> None:
+        """Something happened, or a moment has passed."""
+        milestone = what.startswith(("the ", "PROBLEM"))
+        self._last = what if what and not milestone else self._last
+        line = (
+            f"{_clock(report.seconds)}   {report.faults:4d} faults   "
+            f"{report.experiments:4d} experiments decided   "
+        )
+        if milestone:
+            self._say(f"{line}{output.safe(what, 300)}")
+        elif time.monotonic() - self._said_at >= SAY_SECONDS:
+            self._said_at = time.monotonic()
+            self._say(f"{line}last: {self._last}")
+        elif what and self._moves:
+            room = max(10, (output.width() or 80) - len(line) - 1)
+            output.write(f"{CLEAR_LINE}{line}{output.safe(what, room)}")
+            self._below = True
+
+    def clear(self) -> None:
+        """Take the moving line away."""
+        if self._below:
+            self._below = False
+            output.write(CLEAR_LINE)
+
+    def _say(self, text: str) -> None:
+        self.clear()
+        if self._quiet:
+            sys.stderr.write(text + "\n")
+            sys.stderr.flush()
+        else:
+            output.say(text)
+
+
+def _summary(report: Report) -> None:
+    kinds = sorted(report.by_kind.items(), key=lambda item: -item[1])
+    faults = ", ".join(f"{name} {count}" for name, count in kinds)
+    verdicts = ", ".join(f"{name} {count}" for name, count in report.verdicts.items())
+    lines = [
+        f"faults       {report.faults} in {_clock(report.seconds).strip()}: {faults}",
+        f"experiments  {report.experiments}: {verdicts}",
+        f"ledger       {report.rows} rows, {report.attempts} attempts, "
+        f"{report.superseded} superseded; {report.starts} starts of the stack",
+        f"recounted    lost {report.lost}   doubled {report.doubled}   orphans {report.orphans}",
+        *(f"  !          {output.safe(what, 500)}" for what in report.problems),
+        f"session      {report.session_dir}",
+        f"seed         {report.seed}",
+    ]
+    from overnight.cli import words
+
+    for line in lines:
+        output.say("\n".join(words.fold(line, output.width())))
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60:3d}:{int(seconds) % 60:02d}"

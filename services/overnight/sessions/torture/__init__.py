@@ -1,0 +1,1 @@
+"""Torture: a session under random faults, and a checker that trusts none of the product."""
