@@ -10,6 +10,8 @@ from collections.abc import Callable
 import redis
 from tests.e2e.procs import Process
 
+POLL_SECONDS = 0.05  #: each look reads the command lines of all processes
+
 
 class System(ABC):
     """A queue of experiments: the script as it is, then the same with another LR.
@@ -115,7 +117,7 @@ class System(ABC):
             if time.monotonic() - began > seconds:
                 return False
             self.tend()
-            time.sleep(0.02)
+            time.sleep(POLL_SECONDS)
         return True
 
     def pause(self, seconds: float) -> None:
