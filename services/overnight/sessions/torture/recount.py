@@ -158,10 +158,25 @@ def is_final(result: Row) -> bool:
     return result["status"] not in NEVER_FINAL or result["reason"] == "gave_up"
 
 
+def standing(rows: list[Row]) -> list[Row]:
+    """Without the final results and decisions that a requeue of the dead letter took back."""
+    taken: set[int] = set()
+    for row in rows:
+        if row["kind"] == "control" and row["body"]["action"] == "requeue":
+            taken |= {
+                old["seq"]
+                for old in rows[: row["seq"]]
+                if old["kind"] in ("result", "decision")
+                and old["body"]["id"] == row["body"]["id"]
+                and old["body"]["reason"] == "gave_up"
+            }
+    return [row for row in rows if row["seq"] not in taken]
+
+
 def finals(rows: list[Row]) -> dict[int, Row]:
-    """Experiment -> body of its first final accepted result."""
+    """Experiment -> body of its first final accepted result that stands."""
     found: dict[int, Row] = {}
-    for body in bodies(rows, "result"):
+    for body in bodies(standing(rows), "result"):
         if is_final(body):
             found.setdefault(body["id"], body)
     return found
@@ -169,7 +184,7 @@ def finals(rows: list[Row]) -> dict[int, Row]:
 
 def check_rows(rows: list[Row]) -> list[Finding]:
     """Each experiment ended once and was decided once, on evidence, by the rules."""
-    return [*_counted(rows), *_attempts(rows), *_decisions(rows)]
+    return [*_counted(standing(rows)), *_attempts(rows), *_decisions(standing(rows))]
 
 
 def _counted(rows: list[Row]) -> Iterator[Finding]:
