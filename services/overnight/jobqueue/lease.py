@@ -67,13 +67,8 @@ class Leases:
                 return Renewal.LOST if was_gone else Renewal.FOREIGN
             was_gone = raw is None
             pipe.multi()
-            if raw is not None and text_of(raw) == self._value(runner):
-                pipe.pexpire(key, self._ttl_ms)  # works on a server whose memory is full, too
-            else:
-                pipe.set(key, self._value(runner), px=self._ttl_ms)
-            # WATCH stops it when the lease expired or was taken since we looked.
-            if not pipe.execute()[0]:
-                raise WatchError
+            pipe.set(key, self._value(runner), px=self._ttl_ms)
+            pipe.execute()  # WATCH stops it when the lease expired or was taken since we looked
             if was_gone:
                 log.warning("lease_taken_again", experiment_id=id, attempt=attempt, runner=runner)
             return Renewal.HELD

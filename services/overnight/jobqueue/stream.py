@@ -21,6 +21,7 @@ log = structlog.get_logger()
 
 ACK_TTL_SECONDS = 600  #: whoever missed it sends again and gets the same
 STREAM_ENTRIES = 10_000  #: about; older ones are cut off, and sent again by whoever waits
+STREAM_TTL_SECONDS = 7 * 24 * 3600  #: from the last message; one that waits is sent again
 FASTEST_POLL_SECONDS = 0.002
 SLOWEST_POLL_SECONDS = 0.05
 SLOWEST_RETRY_SECONDS = 2.0  #: between two tries while Redis is away
@@ -129,11 +130,15 @@ class LedgerSender:
         time.sleep(seconds)
 
     def _add(self, key: str, text: str) -> str:
-        with edge("sending to the ledger", self._stream):
-            entry = self._redis.xadd(
+        with (
+            edge("sending to the ledger", self._stream),
+            self._redis.pipeline(transaction=False) as pipe,
+        ):
+            pipe.xadd(
                 self._stream, {"key": key, "message": text}, maxlen=STREAM_ENTRIES, approximate=True
             )
-        return text_of(entry)
+            pipe.expire(self._stream, STREAM_TTL_SECONDS)
+            return text_of(pipe.execute()[0])
 
     def _still_waits(self, entry: str) -> bool:
         with edge("looking after a sent message", self._stream):

@@ -38,13 +38,18 @@ def make_job(id: int, attempt: int = 1, wall_seconds: float = 2.0) -> Experiment
 class WorkerThread:
     """One PoolWorker in a thread of its own; remembers the ids that its handler was given."""
 
-    def __init__(self, url: str, on_job: Callable[[ExperimentJob], None] | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        on_job: Callable[[ExperimentJob], None] | None = None,
+        name: str = "slot-0",
+    ) -> None:
         self.ids: list[int] = []
         self.times: list[float] = []
         self.died: BaseException | None = None
         self._on_job = on_job
         self._stop = threading.Event()
-        self.worker = PoolWorker(connect(url), "default", "slot-0", self._handle, self._stop.is_set)
+        self.worker = PoolWorker(connect(url), "default", name, self._handle, self._stop.is_set)
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
 
@@ -89,13 +94,15 @@ def _wait_until() -> Callable[..., None]:
 
 @pytest.fixture
 def start_worker(redis_server: RedisServer) -> Iterator[Callable[..., WorkerThread]]:
-    """start_worker(url=None, on_job=None); every worker ends with its test."""
+    """start_worker(url=None, on_job=None, name="slot-0"); every worker ends with its test."""
     started: list[WorkerThread] = []
 
     def start(
-        url: str | None = None, on_job: Callable[[ExperimentJob], None] | None = None
+        url: str | None = None,
+        on_job: Callable[[ExperimentJob], None] | None = None,
+        name: str = "slot-0",
     ) -> WorkerThread:
-        started.append(WorkerThread(url or redis_server.url, on_job))
+        started.append(WorkerThread(url or redis_server.url, on_job, name))
         return started[-1]
 
     yield start

@@ -172,3 +172,24 @@ def test_without_redis_every_call_is_our_error(redis_server, leases):
             call(1, 1, "a")
     with pytest.raises(InfrastructureError):
         leases.owner(1, 1)
+
+
+def test_a_lease_never_outlives_its_term_whatever_the_servers_clock_did(redis_server):
+    """It expires by the server's wall clock: one that jumped back an hour adds that hour."""
+    client, key = redis_server.client(), keys.lease(SID, 1, 1)
+    runners = Leases(connect(redis_server.url), SID, ttl_seconds=3.0)
+    orchestrators = Leases(connect(redis_server.url), SID)  # need not know the runner's term
+    runners.claim(1, 1, "a")
+    client.pexpire(key, 3_603_000)
+    assert orchestrators.owner(1, 1) == "a"
+    assert 0 < client.pttl(key) <= 3_000
+
+    client.persist(key)
+    assert orchestrators.owner(1, 1) == "a"
+    assert 0 < client.pttl(key) <= 3_000
+
+    client.pexpire(key, 500)
+    assert orchestrators.owner(1, 1) == "a"
+    assert client.pttl(key) <= 500, "it gives nobody more time"
+    assert runners.renew(1, 1, "a") is Renewal.HELD
+    assert client.pttl(key) > 2_000
