@@ -14,6 +14,8 @@ from enum import StrEnum
 class Step(StrEnum):
     """`<service>:<step>`, in the order in which one experiment meets them."""
 
+    SUPERVISOR_BASE = "supervisor:base"  #: the base tree is stored, no file says of which session
+    SUPERVISOR_UNNAMED = "supervisor:unnamed"  #: opening.json is written, session.json is not
     SUPERVISOR_OPENED = "supervisor:opened"  #: session files written, no child yet
     SUPERVISOR_REDIS = "supervisor:redis"  #: Redis is about to be started
     SUPERVISOR_CHILD = "supervisor:child"  #: a child was started, stack.json does not name it
@@ -82,9 +84,9 @@ class Step(StrEnum):
     RECORDER_ACK = "recorder:ack"  #: recorded, about to be acked
     RECORDER_ACKED = "recorder:acked"  #: acked, its entry is out of the stream
 
-    REPAIR_KEPT = "repair:kept"  #: the original is in quarantine, the ledger as it was
-    REPAIR_CUT = "repair:cut"  #: the ledger is whole again, its head still the old one
-    REPAIR_HEAD = "repair:head"  #: ledger and head agree, no row says that it was repaired
+    REPAIR_KEPT = "repair:kept"  #: the original is in quarantine, ledger and head as they were
+    REPAIR_HEAD = "repair:head"  #: the head names the row to come, the ledger is as it was
+    REPAIR_CUT = "repair:cut"  #: the ledger is whole again and says so; the lock is still held
 
     @property
     def service(self) -> str:

@@ -60,7 +60,7 @@ class LedgerWriter:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             self._fd = os.open(self._files.ledger, flags, 0o644)
             self._size = os.fstat(self._fd).st_size
-            _sync_folder(self._files.root)
+            sync_folder(self._files.root)
             self._catch_up_head(last)
         except OSError as error:
             self.close()
@@ -251,7 +251,8 @@ def _unterminated_tail(path: Path) -> bytes:
         return tail
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """What was renamed or made in it stays so. Raises OSError."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)

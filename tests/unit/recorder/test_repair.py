@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 from tests.unit.ledger.history_of import SID, opening
 
-from overnight.contracts.errors import LedgerError, SessionHeldError
+from overnight import faultpoints
+from overnight.contracts.errors import InfrastructureError, LedgerError, SessionHeldError
 from overnight.contracts.rows import Control
 from overnight.contracts.status import RowKind
+from overnight.faultpoints import Step
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.reader import LedgerTail
 from overnight.ledger.writer import LedgerWriter
@@ -77,3 +80,68 @@ def test_a_ledger_in_use_is_refused_with_the_holders_pid(files: SessionFiles) ->
 def test_no_ledger_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="no ledger to repair"):
         repair(SessionFiles(tmp_path), SID)
+
+
+def _damage(files: SessionFiles) -> bytes:
+    lines = files.ledger.read_bytes().splitlines(keepends=True)
+    files.ledger.write_bytes(b"".join([*lines[:2], lines[2][:-9] + b"\n", *lines[3:]]))
+    return files.ledger.read_bytes()
+
+
+class Killed(BaseException):
+    """Nothing catches it, as nothing catches SIGKILL."""
+
+
+@pytest.mark.parametrize("step", [s for s in Step if s.service == "repair"])
+def test_killed_at_any_step_it_can_be_done_again_and_nothing_is_lost(
+    files: SessionFiles, step: Step
+) -> None:
+    damaged = _damage(files)
+
+    def kill(here: Step) -> None:
+        if here is step:
+            raise Killed
+
+    faultpoints.arm(kill)
+    try:
+        with pytest.raises(Killed):
+            repair(files, SID)
+    finally:
+        faultpoints.arm(None)
+
+    whole = verify(files.root).ok
+    assert damaged in [path.read_bytes() for path in files.quarantine.iterdir()]
+    assert repair(files, SID).needed is not whole
+    rows = LedgerTail(files.ledger).poll()
+    assert [row.kind for row in rows].count(RowKind.REPAIRED) == 1
+    assert rows[-1].kind is RowKind.REPAIRED
+    assert verify(files.root).ok
+    assert not repair(files, SID).needed
+    writer = LedgerWriter(files, SID)
+    writer.open()
+    writer.close()
+
+
+@pytest.mark.parametrize("room", [0, 1, 2, 3])
+def test_without_space_all_is_as_it_was(
+    files: SessionFiles, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    """Head and ledger are copied, then staged anew: four files; the disk has room for some."""
+    _damage(files)
+    before = {p: p.read_bytes() for p in files.root.rglob("*") if p.is_file()}
+    left = room
+
+    def write(path: Path, content: bytes) -> None:
+        nonlocal left
+        path.write_bytes(content if left else content[:7])
+        if not left:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        left -= 1
+
+    monkeypatch.setattr("overnight.recorder.repair._write", write)
+    with pytest.raises(InfrastructureError, match="No space left"):
+        repair(files, SID)
+    monkeypatch.undo()
+
+    assert {p: p.read_bytes() for p in files.root.rglob("*") if p.is_file()} == before
+    assert repair(files, SID).needed
