@@ -28,6 +28,7 @@ from benchmarks.reliability.cases import Case, NotReachedError
 from benchmarks.reliability.outcome import Outcome, cell
 from benchmarks.reliability.report import OURS
 from benchmarks.reliability.session import Overnight
+from benchmarks.reliability.system import LONG_SECONDS
 
 TRIES = 3  #: for a moment that did not come
 SHORT_JOBS = 4  #: cases at the same time in the short form: they mostly wait
@@ -39,6 +40,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=known, help="a case; may be repeated")
     parser.add_argument("--repeat", type=int, default=3, help="repetitions (default 3)")
     parser.add_argument("--seed", type=int, default=None, help="of the instants of faults")
+    parser.add_argument("--long-seconds", type=float, default=LONG_SECONDS, metavar="S",
+                        help="a training at which a worker is killed (default 8)")  # fmt: skip
     parser.add_argument("--short", action="store_true", help="Overnight alone, once each")
     parser.add_argument("--ours", action="store_true", help="Overnight alone")
     parser.add_argument("--json", action="store_true", help="print every repetition as JSON")
@@ -83,7 +86,7 @@ def _short(seed: int, began: float) -> int:
     _say(f"--seed {seed}")
     calls = [
         [sys.executable, "-m", "benchmarks.reliability", "--ours", "--json", "--repeat", "1",
-         "--only", case.name, "--seed", str(rng.randrange(2**32))]
+         "--long-seconds", "4", "--only", case.name, "--seed", str(rng.randrange(2**32))]
         for case in chosen
     ]  # fmt: skip
     run = partial(subprocess.run, stdout=subprocess.PIPE, check=False)
@@ -109,15 +112,16 @@ def _columns(
     for name, make in systems.items():
         began = time.monotonic()
         seeds = [rng.randrange(2**32) for _ in range(options.repeat)]
-        played[name] = [_play(case, make, seed) for seed in seeds]
+        played[name] = [_play(case, make, seed, options.long_seconds) for seed in seeds]
         _say(f"{case.name:<16} {name:<28} {cell(played[name])}   seeds {seeds} "
              f"({time.monotonic() - began:.0f} s)")  # fmt: skip
     return played
 
 
-def _play(case: Case, make: cases.Make, seed: int) -> Outcome:
+def _play(case: Case, make: cases.Make, seed: int, long_seconds: float) -> Outcome:
     for attempt in range(TRIES):
         with make() as system:
+            system.long_seconds = long_seconds
             try:
                 outcome = case.play(system, random.Random(seed + attempt))
             except NotReachedError as error:

@@ -46,8 +46,16 @@ class NotReachedError(Exception):
 
 
 def _reach(system: System, condition: Callable[[], object], what: str) -> None:
-    if not system.until(condition, BORN_SECONDS):
-        raise NotReachedError(what)
+    reached = False
+
+    def look() -> bool:
+        nonlocal reached
+        reached = bool(condition())
+        return reached or system.hopeless()
+
+    system.until(look, BORN_SECONDS)
+    if not reached:
+        raise NotReachedError(f"{what} (over: {system.hopeless()})")
 
 
 def _in_training(system: System, id: int, rng: random.Random, seconds: float) -> None:
@@ -123,7 +131,7 @@ def child(name: str, system: System, rng: random.Random) -> Outcome:
 
 
 def worker_killed(system: System, rng: random.Random) -> Outcome:
-    system.write(scripts.QUIET.format(seconds=4.0))
+    system.write(scripts.QUIET.format(seconds=system.long_seconds))
     system.open(3)
     _in_training(system, 2, rng, 2.5)
     victims = system.candidates()
@@ -131,12 +139,12 @@ def worker_killed(system: System, rng: random.Random) -> Outcome:
     system.kill_worker()
     system.pause(DEAD_SECONDS)
     left = sum(process.alive for process in victims)
-    outcome = _outcome(system, began, 100.0, left)
+    outcome = _outcome(system, began, 120.0, left)
     return _with_peak(outcome, system)
 
 
 def stack_killed(system: System, rng: random.Random) -> Outcome:
-    system.write(scripts.QUIET.format(seconds=4.0))
+    system.write(scripts.QUIET.format(seconds=system.long_seconds))
     system.open(4)
     _in_training(system, 2, rng, 2.5)
     victims = system.candidates()
@@ -145,7 +153,7 @@ def stack_killed(system: System, rng: random.Random) -> Outcome:
     time.sleep(DEAD_SECONDS)
     left = sum(process.alive for process in victims)
     system.start_again()
-    return _with_peak(_outcome(system, began, 100.0, left), system)
+    return _with_peak(_outcome(system, began, 120.0, left), system)
 
 
 def flush_in_training(system: System, rng: random.Random) -> Outcome:
@@ -215,7 +223,7 @@ def parricide(system: System, rng: random.Random) -> Outcome:
 
 def worker_killed_each_time(system: System, rng: random.Random) -> Outcome:
     """Whenever experiment 2 trains, its worker dies: poison."""
-    system.write(scripts.QUIET.format(seconds=2.0))
+    system.write(scripts.QUIET.format(seconds=4.0))
     system.open(4)
     kills = 0
 
@@ -230,7 +238,7 @@ def worker_killed_each_time(system: System, rng: random.Random) -> Outcome:
 
     struck: set[procs.Process] = set()
     began = time.monotonic()
-    system.until(strike, 45.0)
+    system.until(strike, 60.0)
     outcome = _outcome(system, began, 0.0)
     return replace(outcome, note=f"{kills} kills; {outcome.note}".rstrip("; "))
 

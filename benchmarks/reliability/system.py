@@ -10,6 +10,7 @@ from collections.abc import Callable
 import redis
 from tests.e2e.procs import Process
 
+LONG_SECONDS = 8.0  #: of a training that outlives its killed worker also on a busy machine
 POLL_SECONDS = 0.05  #: each look reads the command lines of all processes
 
 
@@ -21,6 +22,7 @@ class System(ABC):
 
     def __init__(self) -> None:
         self.wanted = 0
+        self.long_seconds = LONG_SECONDS
         self.started: set[Process] = set()  #: training processes that were seen
         self.peak = 0  #: most of them at the same time
 
