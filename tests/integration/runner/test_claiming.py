@@ -9,7 +9,6 @@ import pytest
 from prometheus_client import CollectorRegistry
 from tests.unit.contracts.test_wire import _job
 
-from overnight.contracts import wire
 from overnight.contracts.errors import InfrastructureError
 from overnight.jobqueue.connection import connect
 from overnight.jobqueue.flags import Flags
@@ -35,16 +34,15 @@ def _runner(server: RedisServer, life: Lifeline, folder: object) -> Runner:
     return Runner(bench, lines, RunnerMetrics(CollectorRegistry()), life)
 
 
-def test_it_is_claimed_when_redis_is_back(redis_server, tmp_path, monkeypatch) -> None:
-    runner, ran = _runner(redis_server, Lifeline(), tmp_path), Event()
-    monkeypatch.setattr(runner, "_hold_and_run", lambda job: ran.set())
+def test_it_is_claimed_when_redis_is_back(redis_server, tmp_path) -> None:
+    runner, claimed = _runner(redis_server, Lifeline(), tmp_path), Event()
     redis_server.kill()
-    thread = Thread(target=runner.handle, args=(wire.encode(_job()),))
+    thread = Thread(target=lambda: runner._lease(_job()) and claimed.set())
     thread.start()
-    assert not ran.wait(1.5)
+    assert not claimed.wait(1.5)
     redis_server.start()
 
-    assert ran.wait(10)
+    assert claimed.wait(10)
     thread.join()
     assert Leases(connect(redis_server.url), _job().sid).owner(1, 1) == "r0"
 
@@ -55,4 +53,4 @@ def test_a_runner_that_is_told_to_end_does_not_wait_for_it(redis_server, tmp_pat
     redis_server.kill()
 
     with pytest.raises(InfrastructureError):
-        _runner(redis_server, life, tmp_path).handle(wire.encode(_job()))
+        _runner(redis_server, life, tmp_path)._lease(_job())
