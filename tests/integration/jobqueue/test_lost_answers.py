@@ -122,12 +122,12 @@ def test_a_job_that_can_not_be_started_yet_is_kept_and_not_parked(
     on = {
         "full": ("CONFIG", "SET", "maxmemory", "1"),
         "read-only": ("REPLICAOF", "127.0.0.1", "1"),
-        "forbidden": ("ACL", "SETUSER", "default", "-hset"),
+        "forbidden": ("ACL", "SETUSER", "default", "-zadd"),
     }
     off = {
         "full": ("CONFIG", "SET", "maxmemory", "0"),
         "read-only": ("REPLICAOF", "NO", "ONE"),
-        "forbidden": ("ACL", "SETUSER", "default", "+hset"),
+        "forbidden": ("ACL", "SETUSER", "default", "+zadd"),
     }
     worker = start_worker()
     real_take = worker.worker._take
