@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import signal
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 
+from tests.e2e.stage import Stage
 from tests.faults.ward import SOON_SECONDS, STACK_SECONDS, Problem, Ward
 
 from overnight.faultpoints import Step
+from overnight.sessions.torture import recount
 
 Act = Callable[[Ward], None]
 
@@ -131,6 +135,8 @@ _WAYS: dict[Step, Act] = {
     Step.RECORDER_STARTED: _kill("recorder"),
     Step.RECORDER_REBUILD: _lose_export,
 }
+#: Only a new session comes by these.
+OPENING = (Step.SUPERVISOR_BASE, Step.SUPERVISOR_UNNAMED)
 _AFTERMATHS: dict[Step, Act] = {Step.SEND_CONTROL: _cheer_up, Step.ACKED_CONTROL: _cheer_up}
 
 
@@ -176,4 +182,39 @@ def repair(ward: Ward, word: str, kind: str) -> float:
     seconds = time.monotonic() - began
     ward.check_rows()
     ward.check_processes()
+    return seconds
+
+
+def opening(ward: Ward, word: str, kind: str) -> float:
+    """A new session, beside the ward's own, is struck while it is opened. Again, then."""
+    stage = Stage(Path(tempfile.mkdtemp(prefix="ovf-")))
+    stage.repo.mkdir()
+    stage.entry, stage.environment = ward.stage.entry, ward.stage.environment
+    stage.toy(0.04, pools={"default": {"runners": 1}})
+    words = ("run", str(stage.repo), "--max", "1", "--json")
+    try:
+        ward.arm(word)
+        began = time.monotonic()
+        first = stage.start(*words)
+        while not ward.fired:
+            if first.over or time.monotonic() - began > STACK_SECONDS:
+                said = first.errors.read_text()[-500:]
+                raise Problem("reached", f"opening did not come by {word}: {said}")
+            time.sleep(0.01)
+        if kind == "hang":
+            first.kill()
+        first.wait(30)
+        began = time.monotonic()
+        second = stage.start(*words).wait(2 * STACK_SECONDS)
+        if second.code != 0:
+            raise Problem("next experiment", f"opened again: {second}")
+        seconds = time.monotonic() - began
+        found = recount.recount(stage.root).findings
+        if found:
+            raise Problem("verify", str(found[:3]))
+        stage.check_nothing_is_left()
+    except AssertionError as error:
+        raise Problem("no orphan", str(error)) from error
+    finally:
+        stage.close()
     return seconds

@@ -30,6 +30,7 @@ from overnight.contracts.errors import (
 )
 from overnight.contracts.loop import LoopConfig
 from overnight.contracts.rows import Opening, SessionOpened
+from overnight.faultpoints import Step, reach
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import SessionState
 from overnight.ledger.head import head_problem, read_head
@@ -268,6 +269,7 @@ def _open_new(
     resolved, config = launch.resolved, launch.resolved.config
     tag = request.tag or default_tag(request.today)
     base = _base(resolved, files, tag)
+    reach(Step.SUPERVISOR_BASE)
     session = SessionOpened(
         epoch=1,
         tag=tag,
@@ -285,6 +287,7 @@ def _open_new(
     )
     opening = launch.opening(session)
     write_opening(files, opening)
+    reach(Step.SUPERVISOR_UNNAMED)
     identity = Identity(sid=secrets.token_hex(6), tag=tag)
     _replace(files.identity, wire.encode(identity))
     return Opened(

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Nothing lost, nothing doubled, nothing left running: shown with real faults in real sessions.
+# usage: nothing-lost.sh [short|long]. Uses the packages of .venv here, or of $VENV, like make.
+#   short (CI)  the fault matrix whole; each of its checks seen red in a broken product; reliability
+#               beside plain rq, short; four minutes of torture
+#   long        the same with reliability whole and 30 minutes of torture
+set -euo pipefail
+form=${1:-short}
+cd "$(dirname "$0")/../.."
+venv=$(realpath -ms "${VENV:-.venv}")
+python=$venv/bin/python
+if [ ! -x "$python" ]; then
+    echo "nothing-lost: no environment in $venv; make one: make setup" >&2
+    exit 2
+fi
+work=$(mktemp -d "${TMPDIR:-/tmp}/nothing-lost-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+began=$SECONDS
+lap() { printf -- '-- %s (%d s)\n' "$1" $((SECONDS - began)); }
+here=(env PYTHONPATH="$PWD/services:$PWD" OVERNIGHT_STATE="$work/state"
+    OVERNIGHT_DEVICE_LOCKS="$work/locks")
+short=$([ "$form" = long ] || echo --short)
+minutes=$([ "$form" = long ] && echo 30 || echo 4)
+
+"${here[@]}" "$python" -m tests.faults.matrix --sessions 3 >"$work/matrix" || {
+    grep -v ' s$' "$work/matrix"
+    exit 1
+}
+tail -1 "$work/matrix"
+lap "fault matrix"
+
+# A check that stays green in a product that is broken on purpose checks nothing.
+"${here[@]}" "$python" -m tests.faults.matrix --break all
+lap "each check seen red"
+
+"${here[@]}" "$python" -m benchmarks.reliability $short
+lap "beside plain rq"
+
+seed=${TORTURE_SEED:-$RANDOM$RANDOM}
+"${here[@]}" "$python" -m overnight.cli bench torture --minutes "$minutes" --seed "$seed" \
+    --dir "$work/torture" --json >"$work/torture.out" || { tail -40 "$work/torture.out"; exit 1; }
+tail -1 "$work/torture.out"
+lap "torture"
