@@ -160,9 +160,9 @@ class ExecutorSuite:
             assert until(lambda: not alive(mark), KILL_SECONDS), alive(mark)
         finally:
             end(driver)
-        assert bench.executor.reconcile({"session": "another"}) == 0
-        assert bench.executor.reconcile(LABELS) == 1
-        assert bench.executor.reconcile(LABELS) == 0
+        assert bench.executor.reconcile({"session": "another"}).ended == 0
+        assert bench.executor.reconcile(LABELS).ended == 1
+        assert bench.executor.reconcile(LABELS).ended == 0
         self._assert_removed(made)
         assert traces(tmp_path) == before
 
@@ -376,7 +376,7 @@ class ExecutorSuite:
 
     def test_reconcile_leaves_a_living_sandbox_alone(self, bench: Bench) -> None:
         with bench.box("print('alive')") as box:
-            assert bench.executor.reconcile(LABELS) == 0
+            assert bench.executor.reconcile(LABELS).ended == 0
             assert box.wait().text() == "alive\n"
 
     def _assert_removed(self, made: set[Path]) -> None:

@@ -89,6 +89,24 @@ class Collected:
     size_bytes: int
 
 
+@dataclass(frozen=True)
+class Stuck:
+    """A dead runner's sandbox that could not be ended."""
+
+    labels: Mapping[str, str]
+    reason: str  #: one line
+    pids: tuple[int, ...] = ()  #: what of it lives
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What was found of sandboxes that carry some labels."""
+
+    ended: int = 0  #: leftovers of dead runners, gone now
+    held: int = 0  #: sandboxes whose owner lives; left alone
+    stuck: tuple[Stuck, ...] = ()
+
+
 OutputSink = Callable[[str, bytes], None]  #: ("stdout" | "stderr", chunk), in order of arrival
 
 
@@ -131,12 +149,16 @@ class Executor(Protocol):
     """Prepares sandboxes. Reached by entry-point name in the group `overnight.executors`."""
 
     name: str
-    isolation: str  #: what its sandboxes give on this host: "namespaces" or "none"
+
+    @property
+    def isolation(self) -> str:
+        """What its sandboxes give on this host: "namespaces" or "none"."""
+        ...
 
     def prepare(self, spec: SandboxSpec) -> Sandbox:
         """A sandbox that may stand by until `start`. Raises SandboxUnavailableError."""
         ...
 
-    def reconcile(self, labels: Mapping[str, str]) -> int:
-        """End all leftovers that carry *labels*; how many sandboxes there were."""
+    def reconcile(self, labels: Mapping[str, str]) -> Swept:
+        """End all leftovers of dead owners that carry *labels*; {}: all on this host."""
         ...

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from overnight.contracts.execution import Limits
@@ -106,6 +107,15 @@ def find(name: str, root: Path, place: str) -> Group | None:
         folders = {c: _base(root / c, place, c) / name for c in V1_CONTROLLERS}
     there = {key: folder for key, folder in folders.items() if folder.is_dir()}
     return Group(2 if "unified" in folders else 1, there) if there else None
+
+
+def named(prefix: str, root: Path, place: str) -> Iterator[str]:
+    """Names of all groups below *place* that begin with *prefix*."""
+    if (root / "cgroup.controllers").exists():
+        bases = [_base(root, place, "")]
+    else:
+        bases = [_base(root / c, place, c) for c in V1_CONTROLLERS]
+    yield from sorted({folder.name for base in bases for folder in base.glob(f"{prefix}*")})
 
 
 def _create_v1(name: str, limits: Limits, root: Path, place: str) -> Group | None:

@@ -31,6 +31,7 @@ class Bare:
     env: Mapping[str, str]
     work: Path
     limits: Limits
+    token: str  #: of the sandbox
 
 
 class BareCage:
@@ -60,7 +61,8 @@ class BareCage:
         try:
             with unavailable("the guardian did not start"):
                 self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", str(GUARDIAN), str(gate), str(status)],
+                    [sys.executable, "-I", "-S", str(GUARDIAN), str(gate), str(status),
+                     f"overnight-{self._bare.token}"],
                     env={}, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr,
                     pass_fds=(gate, status), start_new_session=True, cwd="/",
                 )  # fmt: skip

@@ -1,7 +1,7 @@
 """Runs one command where a host gives no namespaces, and ends all of it. Stands alone: stdlib only.
 
-Started as `python -I -S guardian.py GATE STATUS`. On GATE comes one JSON line, then silence: its
-end of file means that the runner is gone or wants an end. On Linux every orphan of the command
+Started as `python -I -S guardian.py GATE STATUS NAME`. On GATE comes one JSON line, then silence:
+its end of file means that the runner is gone or wants an end. On Linux every orphan of the command
 becomes our child, so that a double fork does not escape; elsewhere what left the process group
 is found by walking the process table. It confines nothing else: it is no sandbox.
 """

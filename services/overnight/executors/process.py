@@ -7,16 +7,18 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import structlog
 
 from overnight.contracts.errors import ConfigError, SandboxUnavailableError
-from overnight.contracts.execution import Limits, Sandbox, SandboxSpec
-from overnight.executors import bubblewrap, cgroups, fallback, namespaces, records, survivors, tree
+from overnight.contracts.execution import Limits, Sandbox, SandboxSpec, Swept
+from overnight.executors import bubblewrap, cgroups, fallback, namespaces, records, tree
 from overnight.executors.binds import visible
 from overnight.executors.cage import Cage
 from overnight.executors.interpreters import Interpreters
+from overnight.executors.janitor import Janitor
 from overnight.executors.lifeguard import Lifeguard
 from overnight.executors.sandbox import Holdings, LocalSandbox
 from overnight.faultpoints import Step, reach
@@ -59,8 +61,17 @@ class ProcessExecutor:
         if unknown:
             raise ConfigError(f"executor option {unknown[0]}: unknown, there are {OPTIONS}")
         self._guard = Lifeguard()
-        self._walls = None if wanted == "none" else _find_walls(self._lock_dir, self._guard)
-        self.isolation = "none" if self._walls is None else "namespaces"
+        self._wanted = wanted
+
+    @cached_property
+    def _walls(self) -> Walls | None:
+        """Looked for when they are first needed: who only tidies up needs none."""
+        return None if self._wanted == "none" else _find_walls(self._lock_dir, self._guard)
+
+    @property
+    def isolation(self) -> str:
+        """What this host's sandboxes give."""
+        return "none" if self._walls is None else "namespaces"
 
     def prepare(self, spec: SandboxSpec) -> Sandbox:
         """Check what it may see, and reserve its folders and user."""
@@ -72,7 +83,7 @@ class ProcessExecutor:
             reach(Step.RUNNER_RECORDED)
             if self._walls is not None and os.geteuid() == 0:
                 slot = records.claim_user(self._lock_dir)
-            place = tree.Place(spec.scratch, None if slot is None else slot.uid)
+            place = tree.Place(spec.scratch, None if slot is None else slot.uid, record.token)
             try:
                 place.make()
             except OSError as error:
@@ -85,21 +96,9 @@ class ProcessExecutor:
         build = self._builder(spec, place, reads, record)
         return LocalSandbox(spec, Holdings(record, slot, place), build)
 
-    def reconcile(self, labels: Mapping[str, str]) -> int:
-        """End what dead runners left behind under *labels*."""
-        count = 0
-        for record in records.abandoned(self._lock_dir, labels):
-            count += 1
-            gone = all(survivors.end_all(marker) for marker in _markers(record))
-            group = cgroups.find(f"overnight-{record.token}", self._cgroup_root, record.cgroup_own)
-            gone = (group is None or group.remove()) and gone
-            tree.remove_tree(record.scratch)
-            log.info("sandbox_reconciled", scratch=str(record.scratch), gone=gone)
-            if gone:
-                record.remove()
-            else:
-                record.abandon()
-        return count
+    def reconcile(self, labels: Mapping[str, str]) -> Swept:
+        """End what dead runners left behind under *labels*; {}: all that is left of any."""
+        return Janitor(self._lock_dir, self._cgroup_root).sweep(labels)
 
     def _reads(self, spec: SandboxSpec) -> tuple[str, ...]:
         wanted = [str(path) for path in spec.reads]
@@ -122,6 +121,7 @@ class ProcessExecutor:
                     env=_environment(spec, str(place.home), str(place.temporary), str(place.out)),
                     work=place.work,
                     limits=spec.limits,
+                    token=record.token,
                 )
             )  # fmt: skip
         layout = bubblewrap.Layout(
@@ -155,7 +155,7 @@ def _find_walls(lock_dir: Path, guard: Lifeguard) -> Walls | None:
     host = bubblewrap.look()
     why: str | None = None
     for disable_userns in (False,) if as_root else (True, False):
-        with tempfile.TemporaryDirectory(prefix="probe-", dir=lock_dir) as folder:
+        with tempfile.TemporaryDirectory(prefix=f"probe-{os.getpid()}-", dir=lock_dir) as folder:
             layout = bubblewrap.Layout(
                 host=host, uid=records.FIRST_UID if as_root else None,
                 disable_userns=disable_userns, reads=(), work=folder, out=folder, frozen=(),
@@ -171,11 +171,6 @@ def _find_walls(lock_dir: Path, guard: Lifeguard) -> Walls | None:
             return Walls(tools, host, disable_userns)
     log.warning("isolation_none", reason=why)
     return None
-
-
-def _markers(record: records.Record) -> tuple[bytes, ...]:
-    """What the processes of a sandbox have in their arguments, or without walls in their env."""
-    return record.token.encode(), fallback.marker(str(tree.Place(record.scratch, None).out))
 
 
 def _command(spec: SandboxSpec) -> tuple[str, ...]:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import os
+import re
 import secrets
+import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,9 @@ NAME = "process"  #: of the executor, in errors
 VERSION = 1  #: of a record
 #: Neither people, services, containers nor dynamic users get these.
 FIRST_UID, UIDS = 60600, 512
+MAX_BYTES = 64 * 1024  #: a record has a few hundred
+_TOKEN = re.compile(r"[0-9a-f]{16,64}")
+OPEN_RECORD = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
@@ -48,8 +54,9 @@ class Record:
     path: Path
     lock: int
     token: str  #: names its control groups and marks its processes
-    scratch: Path
+    scratch: Path | None  #: None where the record is damaged and doesn't say
     cgroup_own: str  #: /proc/self/cgroup of the runner, to find the groups again
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def remove(self) -> None:
         """Forget it: nothing of the sandbox is left."""
@@ -86,7 +93,7 @@ def claim_user(folder: Path, first: int = FIRST_UID, count: int = UIDS) -> UserS
 
 def write(folder: Path, labels: Mapping[str, str], scratch: Path, cgroup_own: str) -> Record:
     """Record a sandbox before anything of it exists."""
-    token = secrets.token_hex(8)
+    token = new_token(folder)
     new, path = folder / f"new-{token}", folder / f"sandbox-{token}.json"
     lock = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     _locked(lock)  # before it has its name, so that nobody finds it unlocked
@@ -94,31 +101,119 @@ def write(folder: Path, labels: Mapping[str, str], scratch: Path, cgroup_own: st
     body = {"v": VERSION, **about}
     os.write(lock, json.dumps(body).encode())
     os.rename(new, path)
-    return Record(path, lock, token, scratch, cgroup_own)
+    return Record(path, lock, token, scratch, cgroup_own, dict(labels))
+
+
+def new_token(folder: Path) -> str:
+    """A sandbox's name, which also says whose it is: *folder*, then our pid, then chance."""
+    return f"{folder_mark(folder)}{os.getpid():08x}{secrets.token_hex(8)}"
+
+
+def folder_mark(folder: Path) -> str:
+    """The start of all tokens of *folder*: what carries it belongs to nobody else."""
+    status = folder.stat()
+    return hashlib.sha256(f"{status.st_dev}:{status.st_ino}".encode()).hexdigest()[:8]
+
+
+def owner_of(token: str) -> int:
+    """The process that made *token*; its number may be another's by now."""
+    return int(token[8:16], 16)
+
+
+def is_recorded(folder: Path, token: str) -> bool:
+    """Is there a record of it, whoever holds that?"""
+    return (folder / f"sandbox-{token}.json").exists()
+
+
+def held(folder: Path, labels: Mapping[str, str]) -> int:
+    """How many records with *labels* have an owner who lives."""
+    count = 0
+    for path in _paths(folder):
+        lock = _open(path)
+        if lock is None:
+            continue
+        try:
+            body = _read(lock)
+            count += body is not None and _carries(body, labels) and not _locked(lock)
+        finally:
+            os.close(lock)
+    return count
 
 
 def abandoned(folder: Path, labels: Mapping[str, str]) -> Iterator[Record]:
-    """Records that carry *labels* and whose owner is dead; ours now, remove each."""
-    for path in sorted(folder.glob("sandbox-*.json")):
-        body = _read(path)
-        if body is None or any(body["labels"].get(key) != labels[key] for key in labels):
+    """Records that carry *labels* and whose owner is dead; ours now, remove each.
+
+    One that can't be read has only its token; it is among all of the host's (no labels).
+    """
+    for path in _paths(folder):
+        lock = _open(path)
+        if lock is None:
             continue
-        try:
-            lock = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except FileNotFoundError:
-            continue
-        if not _locked(lock) or not path.exists():
+        body = _read(lock)
+        wanted = not labels if body is None else _carries(body, labels) and _ours(path, body)
+        if not wanted or not _locked(lock) or not path.exists():
             os.close(lock)
             continue
-        yield Record(path, lock, body["token"], Path(body["scratch"]), body["own"])
+        token = path.stem.removeprefix("sandbox-")
+        if body is None:
+            log.warning("record_damaged", record=str(path))
+            yield Record(path, lock, token, None, "")
+            continue
+        yield Record(path, lock, token, Path(body["scratch"]), body["own"], body["labels"])
 
 
-def _read(path: Path) -> dict[str, Any] | None:
-    with contextlib.suppress(OSError, ValueError):
-        body = json.loads(path.read_text())
-        if isinstance(body, dict) and {"labels", "scratch", "token", "own"} <= body.keys():
-            return body if _ours(path, body) else None
+def unfinished(folder: Path) -> Iterator[Path]:
+    """What a killed runner left half-made: records without a name, folders of a trial."""
+    for path in sorted(folder.iterdir()):
+        kind, _, rest = path.name.partition("-")
+        pid = rest.partition("-")[0]
+        if kind == "new" and _TOKEN.fullmatch(rest):
+            pid = str(owner_of(rest))
+        if kind in ("new", "probe") and pid.isdigit() and not is_alive(int(pid)):
+            yield path
+
+
+def is_alive(pid: int) -> bool:
+    """Is there such a process, whoever's?"""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+def _paths(folder: Path) -> list[Path]:
+    found = sorted(folder.glob("sandbox-*.json"))
+    return [path for path in found if _TOKEN.fullmatch(path.stem.removeprefix("sandbox-"))]
+
+
+def _open(path: Path) -> int | None:
+    """A descriptor of a regular file; None where something else has the name, or nothing."""
+    try:
+        descriptor = os.open(path, OPEN_RECORD)
+    except OSError:
+        return None
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
     return None
+
+
+def _read(descriptor: int) -> dict[str, Any] | None:
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        body = json.loads(os.pread(descriptor, MAX_BYTES, 0))
+        if not isinstance(body, dict):
+            return None
+        texts = all(isinstance(body.get(name), str) for name in ("scratch", "token", "own"))
+        if texts and isinstance(body.get("labels"), dict) and body["scratch"].startswith("/"):
+            return body
+    return None
+
+
+def _carries(body: dict[str, Any], labels: Mapping[str, str]) -> bool:
+    return all(body["labels"].get(key) == labels[key] for key in labels)
 
 
 def _ours(path: Path, body: dict[str, Any]) -> bool:

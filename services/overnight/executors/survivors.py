@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
+
+END_SECONDS = 5.0  #: for the kernel to end what was killed
 
 
 def namespace_of(pid: int) -> tuple[int, int]:
@@ -32,9 +35,10 @@ def alive_with_marker(marker: bytes) -> list[int]:
     return [pid for pid in _live() if pid != os.getpid() and marker in _words(pid)]
 
 
-def end_all(marker: bytes, patience_seconds: float = 5.0) -> bool:
+def end_all(marker: bytes, patience_seconds: float | None = None) -> bool:
     """SIGKILL whatever carries *marker* until nothing does; False if something stayed."""
-    until = time.monotonic() + patience_seconds
+    patience = END_SECONDS if patience_seconds is None else patience_seconds
+    until = time.monotonic() + patience
     while pids := alive_with_marker(marker):
         for pid in pids:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -43,6 +47,30 @@ def end_all(marker: bytes, patience_seconds: float = 5.0) -> bool:
             return False
         time.sleep(0.005)
     return True
+
+
+def carriers(prefix: bytes, length: int) -> dict[str, list[int]]:
+    """Live processes by the token that they carry: *prefix* and *length* more hex digits."""
+    pattern = re.compile(re.escape(prefix) + rb"[0-9a-f]{%d}(?![0-9a-f])" % length)
+    found: dict[str, list[int]] = {}
+    for pid in _live():
+        for token in {match.decode() for match in pattern.findall(_words(pid))}:
+            if pid != os.getpid():
+                found.setdefault(token, []).append(pid)
+    return found
+
+
+def ancestors(pid: int) -> set[int]:
+    """Its parent, that one's parent and so on."""
+    found: set[int] = set()
+    while pid > 0:
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                pid = int(file.read().rpartition(b")")[2].split()[1])
+        except (OSError, IndexError, ValueError):
+            break
+        found.add(pid)
+    return found
 
 
 def descendants(pid: int) -> list[int]:

@@ -15,6 +15,7 @@ from overnight.executors.bubblewrap import is_below
 
 FOLDER_MODE, FILE_MODE, PROGRAM_MODE = 0o755, 0o644, 0o755
 NAME = "process"  #: of the executor, in errors
+PLACES = ("work", "out", "home", "tmp")  #: what a scratch folder has
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Place:
 
     scratch: Path
     owner: int | None  #: user that gets the files; None: they stay ours
+    token: str = ""  #: of the sandbox: part of a path that its processes have in their environment
 
     @property
     def work(self) -> Path:
@@ -42,7 +44,7 @@ class Place:
     @property
     def temporary(self) -> Path:
         """TMPDIR where the candidate has no /tmp of its own."""
-        return self.scratch / "tmp"
+        return self.scratch / f"tmp-{self.token}"
 
     def make(self) -> None:
         """Create it. An empty folder that is there already is taken over. Raises OSError."""
@@ -59,6 +61,29 @@ class Place:
     def remove(self) -> None:
         """Remove all of it, however deep and however its modes are set."""
         remove_tree(self.scratch)
+
+
+def is_scratch(folder: Path) -> bool:
+    """Does it look like a `Place` of ours, with nothing else in it and nothing mounted below?"""
+    try:
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+            return False
+        names = os.listdir(folder)
+    except OSError:
+        return False
+    ours = all(n in PLACES or n.startswith(("tmp-", ".removing-")) for n in names)
+    return ours and not mounts_below(folder)
+
+
+def mounts_below(folder: Path) -> list[str]:
+    """Mount points at or below *folder*; removing through one would remove what isn't ours."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+    points = [line.split()[4].encode().decode("unicode_escape") for line in lines]
+    return [point for point in points if is_below(point, os.path.realpath(folder))]
 
 
 def copy_tree(source: Path, target: Path, owner: int | None) -> list[str]:

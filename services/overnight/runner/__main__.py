@@ -26,8 +26,9 @@ from overnight.ledger.files import SessionFiles
 from overnight.ledger.identity import read_identity
 from overnight.plugins import EXECUTORS, load
 from overnight.runner.attempt import Bench
-from overnight.runner.hardware import DeviceLock, hardware_class
+from overnight.runner.hardware import DeviceLock, SlotLock, hardware_class
 from overnight.runner.metrics import RunnerMetrics
+from overnight.runner.quarantine import Notice
 from overnight.runner.service import Lines, Runner
 
 log = structlog.get_logger()
@@ -60,8 +61,10 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
     life.watch(settings.hang_seconds)
     files = SessionFiles(options.dir)
     identity = read_identity(files)
-    device = DeviceLock(device_lock_dir(environ), options.device)
-    device.acquire(life.should_stop, partial(lifeline.say_waiting, options.ready_fd))
+    locks = device_lock_dir(environ)
+    device, slot = DeviceLock(locks, options.device), SlotLock(files.runner(options.slot))
+    for lock in (device, slot):
+        lock.acquire(life.should_stop, partial(lifeline.say_waiting, options.ready_fd))
     reach(Step.RUNNER_STARTED)
     registry = CollectorRegistry()
     metrics = RunnerMetrics(registry)
@@ -74,6 +77,7 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
         runner=options.slot,
         hardware=hardware_class(),
         environ=environ,
+        device=options.device,
     )
     flags = Flags(connection)
     lines = Lines(
@@ -85,7 +89,8 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
         resend_seconds=settings.resend_seconds,
     )
     waits = partial(lifeline.say_waiting, options.ready_fd)
-    runner = Runner(bench, lines, metrics, life, waits)
+    notice = Notice(locks / f"{device.name}.quarantined")
+    runner = Runner(bench, lines, metrics, life, waits, notice=notice)
     lifeline.say_ready(
         options.ready_fd,
         metrics=endpoint.url if endpoint else None,

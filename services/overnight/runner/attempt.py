@@ -53,6 +53,7 @@ class Bench:
     runner: str
     hardware: str
     environ: Mapping[str, str]
+    device: str = "cpu:0"
 
 
 @dataclass
@@ -101,12 +102,6 @@ def _disk_refused(error: BaseException) -> bool:
         return True
     cause = error.__cause__
     return isinstance(cause, OSError) and cause.errno in _DISK_ERRORS
-
-
-def clear_work(bench: Bench) -> None:
-    """Remove the working folders that a dead predecessor of this slot left."""
-    for work in bench.folder.glob("work-*"):
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def _run(
@@ -198,7 +193,12 @@ def _spec(bench: Bench, job: ExperimentJob, work: Path, snapshot: Path) -> Sandb
     log_path.parent.mkdir(parents=True, exist_ok=True)
     return SandboxSpec(
         sandbox_id=f"{job.sid}-{job.id}-{job.attempt}",
-        labels={"sid": job.sid, "runner": bench.runner, "experiment": str(job.id)},
+        labels={
+            "sid": job.sid,
+            "runner": bench.runner,
+            "device": bench.device,
+            "experiment": str(job.id),
+        },
         command=job.run_cmd,
         env={**passed, **job.env},
         frozen=_frozen(job, snapshot),

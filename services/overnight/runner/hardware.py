@@ -37,9 +37,16 @@ class DeviceLock:
     Never in Redis: the kernel frees it the moment its holder is gone.
     """
 
+    kind = "device lock"
+
     def __init__(self, folder: Path, device: str) -> None:
         self._path = folder / f"{device.replace(':', '-').replace('/', '_')}.lock"
         self._fd: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What people see of it."""
+        return self._path.stem
 
     def acquire(
         self,
@@ -53,10 +60,7 @@ class DeviceLock:
             SessionHeldError: *stop* said so before it was free.
             InfrastructureError: the lock folder can't be used.
         """
-        try:
-            fd = _open_shared(self._path)
-        except OSError as error:
-            raise InfrastructureError(f"device lock {self._path}: {error.strerror}") from error
+        fd = self._opened()
         said = False
         while True:
             try:
@@ -65,22 +69,61 @@ class DeviceLock:
             except BlockingIOError:
                 holder = os.pread(fd, 20, 0).decode(errors="replace").strip()
                 if not said:
-                    log.warning("device_busy", device=self._path.stem, holder_pid=holder)
-                    on_busy(f"{self._path.stem} is held by pid {holder}")
+                    log.warning("device_busy", device=self.name, holder_pid=holder)
+                    on_busy(f"{self.name} is held by pid {holder}")
                     said = True
                 if stop():
                     os.close(fd)
-                    raise SessionHeldError(f"{self._path.stem} is held by pid {holder}") from None
+                    raise SessionHeldError(f"{self.name} is held by pid {holder}") from None
                 time.sleep(poll_seconds)
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         self._fd = fd
+
+    def try_acquire(self) -> bool:
+        """Take it if it is free. Raises InfrastructureError as `acquire`."""
+        fd = self._opened()
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return False
+        self._fd = fd
+        return True
 
     def release(self) -> None:
         """Let go. Idempotent."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+
+    def _opened(self) -> int:
+        try:
+            return self._open()
+        except OSError as error:
+            raise InfrastructureError(f"{self.kind} {self._path}: {error.strerror}") from error
+
+    def _open(self) -> int:
+        return _open_shared(self._path)
+
+
+class SlotLock(DeviceLock):
+    """A slot of one session: whoever holds it owns the slot's folder, outbox and claim."""
+
+    kind = "slot lock"
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "lock"
+        self._fd: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What people see of it."""
+        return f"slot {self._path.parent.name}"
+
+    def _open(self) -> int:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def _open_shared(path: Path) -> int:

@@ -41,6 +41,11 @@ class RunnerMetrics:
             "Processes alive after the last kill, counted from outside. 0 is right.",
             registry=registry,
         )
+        self.quarantined = Gauge(
+            "overnight_device_quarantined",
+            "1 while the device is kept free of jobs: something of a dead sandbox lives on it.",
+            registry=registry,
+        )
         self.wall_seconds = Histogram(
             "overnight_attempt_wall_seconds",
             "Wall clock from process start to exit or kill.",

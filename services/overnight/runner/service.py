@@ -15,15 +15,17 @@ from overnight.contracts import wire
 from overnight.contracts.errors import InfrastructureError, WireError
 from overnight.contracts.experiment import ExperimentJob, ExperimentResult
 from overnight.contracts.rows import LedgerMessage
-from overnight.contracts.status import RowKind, Status
+from overnight.contracts.status import Status
 from overnight.faultpoints import Step, reach
 from overnight.jobqueue.flags import Flags
 from overnight.jobqueue.lease import Leases
 from overnight.jobqueue.stream import LedgerSender
-from overnight.runner.attempt import DISK, Bench, clear_work, infra_result, run_attempt
+from overnight.runner.attempt import DISK, Bench, run_attempt
 from overnight.runner.durable import ClaimFile, Outbox
 from overnight.runner.holding import Ended, Holder
+from overnight.runner.inheritance import clear_work, inherit, report_lost, result_message
 from overnight.runner.metrics import RunnerMetrics
+from overnight.runner.quarantine import Notice, Quarantine
 
 log = structlog.get_logger()
 
@@ -67,6 +69,8 @@ class Runner:
         metrics: RunnerMetrics,
         life: Life,
         say_waiting: Callable[[str | None], None] = lambda why: None,
+        *,
+        notice: Notice | None = None,
     ) -> None:
         self._bench = bench
         self._lines = lines
@@ -75,24 +79,27 @@ class Runner:
         self._say_waiting = say_waiting
         self._outbox = Outbox(bench.folder / "outbox")
         self._claim = ClaimFile(bench.folder / "claimed")
+        self._device = Quarantine(
+            executor=bench.executor,
+            sid=lines.sid,
+            runner=bench.runner,
+            device=bench.device,
+            notice=notice or Notice(bench.folder / "device.quarantined"),
+            should_stop=life.should_stop,
+            say_waiting=say_waiting,
+            set_gauge=metrics.quarantined.set,
+        )
 
     def recover(self) -> None:
-        """End a dead predecessor's leftovers, report its attempt, empty the outbox."""
-        ended = self._bench.executor.reconcile(
-            {"sid": self._lines.sid, "runner": self._bench.runner}
-        )
+        """End what dead runners left on this host, report what they held, empty the outbox."""
+        self._device.wait()
+        ended = self._bench.executor.reconcile({}).ended
         if ended:
             log.warning("leftovers_ended", sandboxes=ended)
-        clear_work(self._bench)
+        clear_work(self._bench.folder)
         reach(Step.RUNNER_RECONCILED)
-        claimed = self._claim.read()
-        if claimed is not None:
-            message = self._message(
-                infra_result(self._bench.runner, claimed, "lost", "its runner died")
-            )
-            if all(waiting.key != message.key for waiting in self._outbox.waiting()):
-                self._outbox.put(message)
-            self._claim.clear()
+        report_lost(self._bench.runner, self._claim, self._outbox)
+        inherit(self._bench.folder.parent, self._bench.runner, self._outbox)
         for message in list(self._outbox.waiting()):
             self._deliver(message)
 
@@ -106,6 +113,10 @@ class Runner:
         if job.sid != self._lines.sid:
             raise WireError(f"job of session {job.sid}, this runner serves {self._lines.sid}")
         reach(Step.RUNNER_TAKEN)
+        if not self._device.wait():
+            # Met on a device that we thought free: the attempt is nobody's now, and is issued anew.
+            log.warning("attempt_let_go", experiment_id=job.id, attempt=job.attempt)
+            return
         if not self._lease(job):
             log.info("attempt_taken_by_another", experiment_id=job.id, attempt=job.attempt)
             return
@@ -116,6 +127,7 @@ class Runner:
             result = self._hold_and_run(job)
         finally:
             self._metrics.end(result)
+        self._device.wait()  # no further job is taken before all of this one is gone
 
     def _lease(self, job: ExperimentJob) -> bool:
         """Claim it, however long Redis is away: a job dropped now would count as lost.
@@ -159,7 +171,7 @@ class Runner:
             if holder.ended is Ended.LEASE_LOST:
                 self._claim.clear()
                 return None
-            self._keep_and_deliver(self._message(result))
+            self._keep_and_deliver(result_message(result))
             reach(Step.RUNNER_DELIVERED)
         self._release(job)
         reach(Step.RUNNER_RELEASED)
@@ -232,10 +244,6 @@ class Runner:
 
     def _stopping(self) -> bool:
         return self._life.should_stop() or self._lines.flags.is_stopping(self._lines.sid)
-
-    def _message(self, result: ExperimentResult) -> LedgerMessage:
-        key = f"result:{result.id}:{result.attempt}:{result.sender}"
-        return LedgerMessage(key=key, kind=RowKind.RESULT, body=wire.dump(result))
 
     def _deliver(self, message: LedgerMessage) -> bool:
         """Until it is acked. When this runner is told to end first, the file stays for the next,

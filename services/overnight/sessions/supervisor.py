@@ -28,6 +28,7 @@ from overnight.contracts.status import ControlAction
 from overnight.faultpoints import Step, reach
 from overnight.ledger.fold import RunState, SessionState
 from overnight.ledger.reader import LedgerTail
+from overnight.plugins import EXECUTORS, load
 from overnight.sessions.children import Child, ChildSpec
 from overnight.sessions.opening import Opened
 from overnight.sessions.stack import Stack, ask, fresh_socket_folder, remove_socket_folder
@@ -96,6 +97,7 @@ class Supervisor:
             self._files.service_logs.mkdir(exist_ok=True)
         except OSError as error:
             raise InfrastructureError(f"{self._files.service_logs}: {error.strerror}") from error
+        self._sweep()
         url = self._redis.url or self._prepare_redis(lifeline)
         self._stack = Stack(pid=os.getpid(), redis_url=url)
         # A pool of its own: on a shared Redis no other session's runner may take its jobs.
@@ -273,10 +275,23 @@ class Supervisor:
             for name in names:
                 self._children[name].signal(signal.SIGTERM if grace else signal.SIGKILL)
             self._reap(names, grace)
+        self._sweep()
         reach(Step.SUPERVISOR_ENDED)
         self._files.stack.unlink(missing_ok=True)
         if self._socket_dir is not None:
             remove_socket_folder(self._socket_dir)
+
+    def _sweep(self) -> None:
+        """End what dead runners of this session left on this host; each runner looks, too."""
+        try:
+            executor = load(EXECUTORS, self._opened.config.pools["default"].executor)({})
+            swept = executor.reconcile({"sid": self._opened.sid})
+        except OvernightError as error:
+            log.warning("leftovers_not_looked_for", reason=str(error))
+            return
+        if swept.ended or swept.stuck:
+            stuck = [left.reason for left in swept.stuck]
+            log.warning("leftovers_ended", sandboxes=swept.ended, stuck=stuck)
 
     def _reap(self, names: list[str], grace: float) -> None:
         deadline = time.monotonic() + grace
