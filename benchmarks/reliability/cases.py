@@ -206,6 +206,7 @@ def delivered_twice(system: System, rng: random.Random) -> Outcome:
                     repeated.add(job)
         return system.done() or system.hopeless()
 
+    _reach(system, system.trainings, "something trains")
     began = time.monotonic()
     system.until(repeat, BORN_SECONDS)
     if not repeated:
@@ -237,10 +238,11 @@ def worker_killed_each_time(system: System, rng: random.Random) -> Outcome:
         return system.done() or system.hopeless()
 
     struck: set[procs.Process] = set()
+    _reach(system, lambda: system.results()[1], "the first experiment has its result")
     began = time.monotonic()
-    system.until(strike, 60.0)
+    system.until(strike, 90.0)
     outcome = _outcome(system, began, 0.0)
-    return replace(outcome, note=f"{kills} kills; {outcome.note}".rstrip("; "))
+    return replace(outcome, note=f"{kills} kills" + (f", {outcome.note}" if outcome.note else ""))
 
 
 def planted(system: System, rng: random.Random) -> Outcome:

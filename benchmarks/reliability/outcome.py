@@ -51,8 +51,8 @@ def cell(outcomes: Sequence[Outcome]) -> str:
     if any(o.executed is not None for o in outcomes):
         said.append("**executed**" if any(o.executed for o in outcomes) else "refused")
     said.append(_when(outcomes))
-    said += list(dict.fromkeys(o.note for o in outcomes if o.note))[:1]
-    return "; ".join(said)
+    said += [" or ".join(dict.fromkeys(o.note for o in outcomes if o.note))]
+    return "; ".join(filter(None, said))
 
 
 def _bad(values: Sequence[int], what: str) -> str:
