@@ -6,7 +6,9 @@ import typer
 
 from overnight import __version__
 from overnight.cli import (
+    bench,
     bindings,
+    deadletter,
     demo,
     experiment,
     output,
@@ -53,6 +55,8 @@ def build() -> typer.Typer:
     for verb in VERBS:
         app.command()(verb)
     app.add_typer(truth.ledger, name="ledger")
+    app.add_typer(deadletter.deadletter, name="deadletter")
+    app.add_typer(bench.bench, name="bench")
     for name in services.NAMES:
         app.command(name, help=f"The service itself: `overnight {name} --help`.")(_passed_through)
     return app

@@ -12,7 +12,7 @@ from pathlib import Path
 #: `overnight VERB` in a sentence of ours, be it a hint or an error's fix.
 _CALL = re.compile(
     r"(?<![\w/.-])overnight (?=(?:demo|init|run|status|watch|results|show|diff|log|wait|pause"
-    r"|resume|drain|stop|up|down|verify|ledger|--help)\b)"
+    r"|resume|drain|stop|up|down|verify|ledger|deadletter|--help)\b)"
 )
 
 

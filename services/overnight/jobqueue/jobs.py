@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from typing import Literal
 
 import redis
@@ -27,7 +28,7 @@ from overnight.jobqueue.rqjob import (
 
 PARKED_ENTRIES = 200  #: newest ones kept
 PARKED_TTL_SECONDS = 7 * 24 * 3600
-PARKED_PAYLOAD_CHARS = 2000
+PARKED_PAYLOAD_CHARS = 32_000  #: more than honest jobs have
 
 
 class Parked(Wire):
@@ -110,13 +111,15 @@ class Jobs:
     def park(self, poison: Parked) -> None:
         """Set a poison job aside. Only the newest few stay."""
         with edge("parking a job", keys.PARKED), self._redis.pipeline() as pipe:
-            pipe.lpush(keys.PARKED, encode(poison))
+            seconds, _ = self._redis.time()  # a label, by the clock that all who see it share
+            at = datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+            pipe.lpush(keys.PARKED, encode(poison.model_copy(update={"at": at})))
             pipe.ltrim(keys.PARKED, 0, PARKED_ENTRIES - 1)
             pipe.expire(keys.PARKED, PARKED_TTL_SECONDS)
             pipe.execute()
 
     def parked(self) -> list[Parked]:
-        """What was set aside, newest first."""
+        """What was set aside, newest first. See `deadjobs` for entries that can't be read."""
         with edge("reading parked jobs", keys.PARKED):
             raw = self._redis.lrange(keys.PARKED, 0, PARKED_ENTRIES - 1)
         return [decode(Parked, text_of(item)) for item in raw]

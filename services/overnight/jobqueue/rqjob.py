@@ -18,7 +18,8 @@ from rq.queue import Queue
 from rq.serializers import JSONSerializer
 
 from overnight.contracts.errors import WireError
-from overnight.contracts.wire import MAX_MESSAGE_BYTES, loads
+from overnight.contracts.experiment import ExperimentJob
+from overnight.contracts.wire import MAX_MESSAGE_BYTES, check_version_of, loads
 from overnight.jobqueue import keys
 
 FUNCTION = "overnight.experiment"  #: stands where rq names a function; never imported
@@ -99,11 +100,13 @@ class ExperimentRqJob(Job):
         """The attempt that waits under this id is the one that runs.
 
         Raises:
+            VersionError: another version wrote it.
             WireError: the text names another: a copy, or a forged one.
         """
         plain = loads(self.payload, "job")
         if not isinstance(plain, dict):
             return  # the handler says what is wrong with it
+        check_version_of(ExperimentJob, plain)  # of another version no field is known
         named = (plain.get("sid"), plain.get("id"), plain.get("attempt"))
         if named != keys.parse_job_id(self.id):
             raise WireError(f"the text under {self.id} is of another attempt: {named}"[:200])

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+REFUSED = "refused"  #: folder in an outbox: results that became no row
+WHY = ".why"  #: file beside each of them: the recorder's reason
+
 
 @dataclass(frozen=True)
 class SessionFiles:
@@ -74,3 +77,7 @@ class SessionFiles:
     def runner(self, slot: str) -> Path:
         """Private folder of one runner slot."""
         return self.root / "runners" / slot
+
+    def refused_results(self) -> list[Path]:
+        """Of all runners."""
+        return sorted(self.root.glob(f"runners/*/outbox/{REFUSED}/*.json"))

@@ -14,7 +14,9 @@ from overnight.contracts import wire
 from overnight.contracts.errors import InfrastructureError, WireError
 from overnight.contracts.experiment import ExperimentJob
 from overnight.contracts.rows import LedgerMessage
+from overnight.contracts.untrusted import one_line
 from overnight.faultpoints import Step, reach
+from overnight.ledger.files import REFUSED, WHY
 
 log = structlog.get_logger()
 
@@ -67,7 +69,7 @@ class Outbox:
                 yield wire.decode(LedgerMessage, path.read_text("utf-8"))
             except (WireError, UnicodeDecodeError, OSError) as error:
                 log.error("outbox_file_unreadable", file=str(path), reason=str(error))
-                self._set_aside(path)
+                self._set_aside(path, str(error))
 
     def done(self, message: LedgerMessage) -> None:
         """The recorder has it."""
@@ -76,15 +78,22 @@ class Outbox:
     def refused(self, message: LedgerMessage, reason: str) -> None:
         """It will never become a row: keep it beside and say so."""
         log.error("result_refused", key=message.key, reason=reason)
-        self._set_aside(self._file(message.key))
+        self._set_aside(self._file(message.key), reason)
 
-    def _set_aside(self, path: Path) -> None:
-        beside = self.folder / "refused"
+    def _set_aside(self, path: Path, reason: str) -> None:
+        """With its reason beside it, for `deadletter list`. Takes the place of no earlier one."""
+        beside = self.folder / REFUSED
+        number = 1
+        while (aside := beside / f"{path.stem}{f'.{number}' if number > 1 else ''}.json").exists():
+            number += 1
         try:
             beside.mkdir(exist_ok=True)
-            os.replace(path, beside / path.name)
+            os.replace(path, aside)
         except OSError as error:
             log.error("outbox_file_stays", file=str(path), reason=str(error))
+            return
+        with contextlib.suppress(OSError):  # a full disk costs the reason, which the log has too
+            aside.with_suffix(WHY).write_text(one_line(reason, 2000) + "\n", "utf-8")
 
     def _file(self, key: str) -> Path:
         safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in key)

@@ -138,6 +138,21 @@ def ask(
     stop: Callable[[], bool] = lambda: False,
     deadline_seconds: float = ACK_SECONDS,
 ) -> int:
+    """Write a control row of the session as a whole; as `tell`."""
+    control = Control(action=action, by=by, why=why[:500])
+    key = f"control:{secrets.token_hex(8)}"
+    return tell(redis_url, sid, key, control, stop=stop, deadline_seconds=deadline_seconds)
+
+
+def tell(
+    redis_url: str,
+    sid: str,
+    key: str,
+    control: Control,
+    *,
+    stop: Callable[[], bool] = lambda: False,
+    deadline_seconds: float = ACK_SECONDS,
+) -> int:
     """Write a control row and return its seq once it is on the disk.
 
     Raises:
@@ -148,10 +163,7 @@ def ask(
     from overnight.jobqueue.connection import connect
     from overnight.jobqueue.stream import LedgerSender
 
-    control = Control(action=action, by=by, why=why[:500])
-    message = LedgerMessage(
-        key=f"control:{secrets.token_hex(8)}", kind=RowKind.CONTROL, body=wire.dump(control)
-    )
+    message = LedgerMessage(key=key, kind=RowKind.CONTROL, body=wire.dump(control))
     sender = LedgerSender(connect(redis_url), sid)
     ack = sender.send_until_acked(message, stop=stop, deadline_seconds=deadline_seconds)
     if ack.refused or ack.seq is None:

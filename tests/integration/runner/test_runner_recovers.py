@@ -97,7 +97,7 @@ def test_the_outbox_is_emptied_before_anything_else(
 
     assert {m.key for m in recorder.seen} == {"result:1:1:r0", "result:2:1:r0"}
     assert list(outbox.waiting()) == []
-    assert [p.name for p in (outbox.folder / "refused").iterdir()] == ["result_2_1_r0.json"]
+    assert [p.name for p in (outbox.folder / "refused").glob("*.json")] == ["result_2_1_r0.json"]
 
 
 def test_a_claimed_attempt_is_reported_lost_at_once(

@@ -76,6 +76,18 @@ def test_poison_is_given_up_after_its_attempts_and_the_others_are_decided() -> N
     assert night.state.closed.outcome == "done"
 
 
+def test_an_attempt_whose_job_is_parked_is_lost_and_in_the_end_given_up() -> None:
+    """As when no runner can read it: the experiment neither hangs nor is tried for ever."""
+    night = Night()
+    push = night.push
+    night.push = lambda job: None if job.id == 2 else push(job)  # type: ignore[method-assign]
+    night.settle()
+
+    assert [r["reason"] for r in night.rows(RowKind.RESULT, 2)] == ["lost"] * 3 + ["gave_up"]
+    assert night.state.closed is not None
+    assert night.state.closed.outcome == "done"
+
+
 def test_a_poisoned_baseline_ends_the_session_and_says_why() -> None:
     night = Night(1)
     night.settle()

@@ -1,0 +1,125 @@
+"""`deadletter` over a folder: what lies on the disk is listed and moved without a stack."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.golden.make import HERE
+
+from overnight.cli.__main__ import main
+from overnight.contracts import wire
+from overnight.contracts.errors import InfrastructureError, UsageError
+from overnight.contracts.rows import Head
+from overnight.jobqueue.connection import connect
+from overnight.jobqueue.jobs import Jobs, Parked
+from overnight.ledger.files import SessionFiles
+from overnight.ledger.reader import LedgerTail
+from overnight.sessions.deadletter import drop, letters, requeue
+from overnight.sessions.locate import Found, find_session
+from overnight.sessions.stack import Stack
+from redis_server import RedisServer
+
+HOSTILE = "\x1b]0;gotcha\x07\x1b[2Jrefused\nfor good"
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Found:
+    """The golden session, in which experiment 3 was given up, with two refused results."""
+    files = SessionFiles(tmp_path)
+    shutil.copy(HERE / "ledger-v1.jsonl", files.ledger)
+    shutil.copy(HERE / "session-v1.json", files.identity)
+    last = LedgerTail(files.ledger).poll()[-1]
+    files.head.write_text(wire.encode(Head(seq=last.seq, hash=last.hash)) + "\n")
+    refused = files.runner("r1") / "outbox" / "refused"
+    refused.mkdir(parents=True)
+    shutil.copy(HERE / "message-v2.json", refused / "result_7_2_r1.json")
+    (refused / "result_7_2_r1.why").write_text(HOSTILE)
+    (refused / "odd.json").write_text("{")
+    return find_session(tmp_path)
+
+
+def test_what_lies_on_the_disk_is_listed_without_a_stack(found: Found) -> None:
+    given_up, odd, result = letters(found)
+
+    assert (given_up.ref, given_up.kind, given_up.experiment, given_up.attempt) == (
+        "3", "experiment", 3, 3,
+    )  # fmt: skip
+    assert given_up.why == "lost"
+    assert (odd.kind, odd.experiment, odd.attempt) == ("result", None, None)
+    assert (result.kind, result.experiment, result.attempt) == ("result", 7, 2)
+    assert result.since.startswith("20")
+
+
+def test_the_table_can_not_drive_a_terminal(
+    found: Found, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["deadletter", "list", "--dir", str(found.files.root)]) == 0
+
+    text = capsys.readouterr().out
+    assert "experiment 3, 3 attempts" in text
+    assert "refused for good" in text
+    assert "\x1b" not in text
+    assert "overnight deadletter requeue REF" in text
+
+
+def test_a_refused_result_is_dropped_into_quarantine(found: Found) -> None:
+    *_, result = letters(found)
+    text = (found.files.refused_results()[1]).read_bytes()
+
+    assert drop(found, result.ref) == result
+
+    assert result not in letters(found)
+    kept = found.files.quarantine / "refused-r1-result_7_2_r1-1.json"
+    assert kept.read_bytes() == text
+    assert kept.with_suffix(".why").read_text() == HOSTILE
+    with pytest.raises(UsageError, match="not in the dead letter"):
+        requeue(found, "99")
+
+
+def test_a_refused_result_can_not_be_requeued(found: Found) -> None:
+    *_, result = letters(found)
+    with pytest.raises(UsageError, match="refused for good"):
+        requeue(found, result.ref)
+    assert result in letters(found)
+
+
+@pytest.mark.parametrize("ref", ["3", "job-12345678"])
+def test_what_needs_a_stack_says_how_to_start_one(found: Found, ref: str) -> None:
+    for act in (requeue, drop):
+        with pytest.raises(InfrastructureError) as caught:
+            act(found, ref)
+        assert str(caught.value) == "no stack runs for this session: overnight up"
+
+
+@pytest.mark.parametrize(("ref", "code"), [("1", 2), ("99", 2), ("3" * 30, 3), ("\u0663", 3)])
+def test_what_is_not_in_the_dead_letter_is_one_line(
+    found: Found, capsys: pytest.CaptureFixture[str], ref: str, code: int
+) -> None:
+    """A name that could be a job's is not known without a stack."""
+    where = ["--dir", str(found.files.root)]
+    for verb in ("requeue", "drop"):
+        assert main(["deadletter", verb, ref, *where]) == code
+        assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_parked_job_of_a_session_is_listed_and_dropped(
+    found: Found, redis_server: RedisServer
+) -> None:
+    Stack(pid=os.getpid(), redis_url=redis_server.url).write(found.files)
+    jobs = Jobs(connect(redis_server.url))
+    job = f"{found.sid}-7-2"
+    for payload in ((HERE / "job-v2.json").read_text(), (HERE / "job-v1.json").read_text()):
+        jobs.park(Parked(job=job, pool="default", reason="v2", payload=payload))
+
+    over, unreadable = (letter for letter in letters(found) if letter.kind == "job")
+    assert (over.experiment, over.attempt, over.why) == (7, 2, "v2")
+    with pytest.raises(UsageError, match="can't be read, as before: ExperimentJob v2"):
+        requeue(found, unreadable.ref)
+    with pytest.raises(UsageError, match="attempt 2 of experiment 7 is over"):
+        requeue(found, over.ref)
+    for letter in (over, unreadable):
+        drop(found, letter.ref)
+    assert [letter.kind for letter in letters(found)] == ["experiment", "result", "result"]
