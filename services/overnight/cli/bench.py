@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from overnight.sessions.torture.driver import Report
 
 MINUTES = 5.0
+SHOWN_PROBLEMS = 20
 SAY_SECONDS = 10.0  #: between two lines of figures
 CLEAR_LINE = "\r\x1b[2K"
 
@@ -124,13 +125,17 @@ def _summary(report: Report) -> None:
     kinds = sorted(report.by_kind.items(), key=lambda item: -item[1])
     faults = ", ".join(f"{name} {count}" for name, count in kinds)
     verdicts = ", ".join(f"{name} {count}" for name, count in report.verdicts.items())
+    more = len(report.problems) - SHOWN_PROBLEMS
     lines = [
         f"faults       {report.faults} in {_clock(report.seconds).strip()}: {faults}",
         f"experiments  {report.experiments}: {verdicts}",
         f"ledger       {report.rows} rows, {report.attempts} attempts, "
         f"{report.superseded} superseded; {report.starts} starts of the stack",
+        f"size         {report.disk_mb:g} MB on disk; memory "
+        + ", ".join(f"{name} {mb:.0f} MB" for name, mb in report.memory_mb.items()),
         f"recounted    lost {report.lost}   doubled {report.doubled}   orphans {report.orphans}",
-        *(f"  !          {output.safe(what, 500)}" for what in report.problems),
+        *(f"  !          {output.safe(what, 300)}" for what in report.problems[:SHOWN_PROBLEMS]),
+        *([f"  !          and {more} more: --json has them all"] if more > 0 else []),
         f"session      {report.session_dir}",
         f"seed         {report.seed}",
     ]

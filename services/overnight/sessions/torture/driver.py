@@ -23,7 +23,7 @@ from overnight.sessions.torture.repository import prepare, surroundings
 from overnight.sessions.torture.victim import MissedError, Victim
 
 TICK_SECONDS = 0.05
-PACE_SECONDS = 1.1  #: between two faults, on the average
+PACE_SECONDS = 0.9  #: between two faults, on the average
 AIM_SECONDS = 5.0  #: a fault waits so long for what it is aimed at to be up
 BASELINE_SECONDS = 90.0
 HEAL_SECONDS = 60.0  #: for what stands still or is full to be as it was
@@ -32,6 +32,8 @@ LIVELY_SECONDS = 90.0
 DRAIN_SECONDS = 120.0
 CHECK_SECONDS = 300.0
 RESUME_SECONDS = 5.0
+MEMORY_SECONDS = 5.0  #: between two looks
+MOST_MEMORY_MB = 512.0  #: of a service; more is a leak, or a buffer without bound
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +67,8 @@ class Report:
     superseded: int = 0
     verdicts: dict[str, int] = field(default_factory=dict)
     longest_wait_s: float = 0.0  #: between two decisions
+    memory_mb: dict[str, float] = field(default_factory=dict)  #: most of each service
+    disk_mb: float = 0.0  #: the session's folder at the end
 
     @property
     def ok(self) -> bool:
@@ -90,6 +94,7 @@ class Torture:
         )
         self.report = Report(seed=plan.seed, session_dir=str(self._victim.files.root))
         self._began = time.monotonic()
+        self._looked_at = 0.0
         self._interrupts = 0
 
     def run(self) -> Report:
@@ -115,6 +120,7 @@ class Torture:
             return self._figures()
         finally:
             victim.kill()
+            victim.sweep()
             self._observer.close()
             for number, handler in previous.items():
                 signal.signal(number, handler)
@@ -189,6 +195,10 @@ class Torture:
         """Undo what is due; start what ended by itself, which it must not do."""
         victim = self._victim
         victim.do_what_is_due()
+        if time.monotonic() - self._looked_at > MEMORY_SECONDS:
+            self._looked_at = time.monotonic()
+            most = self.report.memory_mb
+            most |= {n: max(mb, most.get(n, 0.0)) for n, mb in victim.memory_mb().items()}
         code = victim.ended()
         if code is not None:
             self._problem(f"the session ended by itself with {code}: {victim.last_words()}")
@@ -250,6 +260,11 @@ class Torture:
         )
         if not self._observer.tokens:
             self._problem("the observer saw no sandbox")
+        for name, mb in report.memory_mb.items():
+            if mb > MOST_MEMORY_MB:
+                self._problem(f"{name} took {mb:g} MB of memory")
+        sizes = (path.lstat().st_size for path in victim.files.root.rglob("*"))
+        report.disk_mb = round(sum(sizes) / 1024**2, 1)
         for kind in ("lost", "doubled", "problems"):
             report.problems += [str(what) for what in found[kind]]
         report.problems += [f"left: {what}" for what in left["orphans"]]

@@ -8,9 +8,8 @@ import time
 import psutil
 
 from overnight.sessions.torture.leftovers import Seen, processes
-from overnight.sessions.torture.victim import MissedError, Victim
+from overnight.sessions.torture.victim import SERVICES, MissedError, Victim
 
-SERVICES = ("recorder", "orchestrator", "redis", "r0", "r1")
 SHORTEST_STOP_SECONDS, LONGEST_STOP_SECONDS = 0.1, 6.0  #: the longest outlasts a lease
 DYING_SECONDS = 10.0  #: for a whole tree, after its supervisor
 

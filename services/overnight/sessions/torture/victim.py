@@ -21,10 +21,12 @@ from overnight.contracts.errors import InfrastructureError
 from overnight.jobqueue.connection import connect
 from overnight.ledger.files import SessionFiles
 from overnight.sessions.children import dying_with_us
+from overnight.sessions.torture.leftovers import Seen, processes
 
 if TYPE_CHECKING:
     from redis import Redis
 
+SERVICES = ("recorder", "orchestrator", "redis", "r0", "r1")
 UNDO_AGAIN_SECONDS = 0.3
 
 
@@ -98,7 +100,8 @@ class Victim:
 
     def kill(self) -> None:
         """SIGKILL for the supervisor. All else dies with it."""
-        assert self.run is not None  # started
+        if self.run is None:
+            return
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.run.pid, signal.SIGKILL)
         self.run.wait()
@@ -146,6 +149,14 @@ class Victim:
     def _words(self, *words: str) -> tuple[str, ...]:
         return (sys.executable, "-m", "overnight.cli", *words)
 
+    def sweep(self) -> None:
+        """Kill whatever carries our mark: what a broken product left must not stay on this host."""
+        if not self.files.identity.is_file():
+            return
+        for pid, _ in processes(self.folder, Seen(marks=self.marks)):
+            with contextlib.suppress(psutil.Error):
+                psutil.Process(pid).kill()
+
     # -- its parts ------------------------------------------------------------------------------
 
     def stack(self) -> dict[str, Any]:
@@ -173,6 +184,14 @@ class Victim:
         if str(self.folder) not in words and self.sid not in words:
             raise MissedError(f"{name} is down")  # its number is somebody else's by now
         return process
+
+    def memory_mb(self) -> dict[str, float]:
+        """Resident memory of each service that is up."""
+        found = {}
+        for name in SERVICES:
+            with contextlib.suppress(MissedError, psutil.Error):
+                found[name] = round(self.service(name).memory_info().rss / 1024**2, 1)
+        return found
 
     def redis(self) -> Redis:
         """A connection to its Redis.
