@@ -33,18 +33,17 @@ def _step_is_skipped() -> None:
     writer.reach = lambda step: None
 
 
-def _results_are_never_duplicates() -> None:
-    """The recorder writes every result that it is sent, as often as it is sent."""
+def _messages_are_never_duplicates() -> None:
+    """The recorder writes a message as often as it reads it."""
     from overnight.contracts import wire
     from overnight.contracts.rows import BODIES
-    from overnight.contracts.status import RowKind
     from overnight.ledger import admission
     from overnight.recorder import service
 
     def admit(state: object, message: object) -> object:
-        if message.kind is RowKind.RESULT:  # type: ignore[attr-defined]
-            body = wire.build(BODIES[RowKind.RESULT], message.body)  # type: ignore[attr-defined]
-            return admission.Admit(RowKind.RESULT, body)
+        if message.key in state.keys:  # type: ignore[attr-defined]
+            body = wire.build(BODIES[message.kind], message.body)  # type: ignore[attr-defined]
+            return admission.Admit(message.kind, body)  # type: ignore[attr-defined]
         return admission.admit(state, message)  # type: ignore[arg-type]
 
     service.admit = admit  # type: ignore[assignment]
@@ -111,8 +110,8 @@ BREAKS = {
     b.name: b
     for b in (
         Break("point-skipped", "reached", "recorder:staged:kill", "recorder", _step_is_skipped),
-        Break("duplicates-written", "one terminal row", "runner:acked:kill", "recorder",
-              _results_are_never_duplicates),
+        Break("duplicates-written", "one terminal row", "recorder:ack:kill", "recorder",
+              _messages_are_never_duplicates),
         Break("no-watchdog", "next experiment", "recorder:ack:hang", "recorder",
               _nobody_watches_for_hangs),
         Break("process-forgotten", "no orphan", "runner:claimed:kill", "runner",
