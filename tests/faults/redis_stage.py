@@ -71,7 +71,9 @@ class RedisStage:
         }
         self.stage.toy(seconds, env={"STAGE_MARK": self.stage.mark})
         self.play = self.stage.start("run", str(self.stage.repo), "--max", "1000", "--json")
-        self.wait_for(lambda: self.decided() >= 1, "the baseline is decided")
+        self.wait_for(
+            lambda: self.decided() >= 1, "the baseline is decided", PATIENCE_SECONDS + 5 * seconds
+        )
 
     def __post_init__(self) -> None:
         self.admin = self.server.client()  #: past the proxy, with all rights
@@ -126,11 +128,11 @@ class RedisStage:
         found = self.stage.training()
         return runner is not None and any(runner.pid in procs.ancestors(p.pid) for p in found)
 
-    def drain(self) -> Finished:
+    def drain(self, seconds: float = 60) -> Finished:
         """Let what is under way end, and check all that it left."""
         asked = self.stage.ask("drain", "--dir", str(self.stage.root))
         assert asked.code == 0, asked
-        finished = self.play.wait(60)
+        finished = self.play.wait(seconds)
         assert finished.code == 0, finished
         truth.check_session(self.stage.root, len(self.bodies("proposed")) - 1)
         self.stage.check_nothing_is_left()

@@ -26,7 +26,8 @@ from overnight.contracts import wire
 from overnight.contracts.status import Status
 from overnight.orchestrator.jobs import own_result
 
-LONG = os.environ.get("NOTHING_LOST_FORM") == "long"
+FORM = os.environ.get("NOTHING_LOST_FORM")
+LONG = FORM == "long"
 OUTAGE_SECONDS = 2.0
 
 
@@ -52,7 +53,8 @@ def test_each_service_alone_outlives_being_cut_off(session: RedisStage) -> None:
         session.start(0.3, {name: way.url for name, way in ways.items()})
         services = session.services()
         for name, way in ways.items():
-            for fault in (way.cut, way.deafen):
+            both = (way.cut, way.deafen)
+            for fault in both if FORM else both[name == "orchestrator" :][:1]:
                 began = time.monotonic()
                 fault()
                 keep_for(OUTAGE_SECONDS, began)
@@ -63,12 +65,12 @@ def test_each_service_alone_outlives_being_cut_off(session: RedisStage) -> None:
         session.drain()
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_a_result_after_a_partition_is_superseded_and_kept(as_shipped: RedisStage) -> None:
     """A is cut off until its lease has run out and B has the next attempt; both finish."""
     session = as_shipped
     with Proxy(session.server.socket) as way:
-        session.start(75.0 if LONG else 3.0, {"r0": way.url})
+        session.start(40.0 if LONG else 3.0, {"r0": way.url})
         session.wait_for(lambda: session.trains("r0"), "r0 trains", 200)
         began = time.monotonic()
         way.cut()
@@ -79,8 +81,8 @@ def test_a_result_after_a_partition_is_superseded_and_kept(as_shipped: RedisStag
             session.wait_for(lambda: not session.trains("r0"), "A's candidate ends meanwhile")
         way.fair()
         session.wait_for(lambda: _superseded(session, lost), "A's result arrives late", 60)
-        session.wait_for(lambda: _final(session, lost[0]), "B's result is accepted", 120)
-        session.drain()
+        session.wait_for(lambda: _final(session, lost[0]), "B's result is accepted", 250)
+        session.drain(200)
 
     late, accepted = _superseded(session, lost)[0], _final(session, lost[0])[0]
     assert late["sender"] == "r0"

@@ -53,7 +53,6 @@ class PoolWorker:
         self._handler = handler
         self._should_stop = should_stop
         self._on_wait = on_wait
-        self._look_behind = True  # there may be something that was taken and never started
         self._held: ExperimentRqJob | None = None  # taken, but not yet given to the handler
         self._held_failures = 0
         self._announce_at = self._tidy_at = 0.0
@@ -82,7 +81,6 @@ class PoolWorker:
                 else:
                     self._on_wait(str(error))
                 self._announce_at = 0.0
-                self._look_behind = True
                 time.sleep(backoff.compute(failures))
             else:
                 if failures:
@@ -135,12 +133,11 @@ class PoolWorker:
         return job
 
     def _next_id(self) -> bytes | str | None:
-        if self._look_behind:
-            left = self._rq.left()
-            if left is not None:
-                self._log.info("job_taken_before", job=text_of(left)[:100])
-                return left
-            self._look_behind = False
+        # Always: redis-py asks again by itself where a connection breaks, and tells nobody.
+        left = self._rq.left()
+        if left is not None:
+            self._log.info("job_taken_before", job=text_of(left)[:100])
+            return left
         source, taken = self._queue.key, self._queue.intermediate_queue_key
         with edge("taking a job", source):
             raw: bytes | str | None = self._redis.blmove(source, taken, BLOCK_SECONDS)  # type: ignore[arg-type]

@@ -23,8 +23,9 @@ QUEUE = "rq:queue:experiments.default"
 TAKEN = f"{QUEUE}:intermediate:slot-0"
 
 
+@pytest.mark.parametrize("then", ["silence", "the connection breaks"])
 def test_a_job_whose_taking_was_not_answered_is_found_again(
-    redis_server, start_worker, make_job, wait_until
+    redis_server, start_worker, make_job, wait_until, then
 ):
     """The server moved it out of the queue; the worker that asked never heard of it."""
     jobs, client = Jobs(connect(redis_server.url)), redis_server.client()
@@ -41,6 +42,8 @@ def test_a_job_whose_taking_was_not_answered_is_found_again(
             jobs.push("default", make_job(lost))
             time.sleep(0.1)
         assert jobs.queued("default") == set()
+        if then != "silence":
+            way.cut()
         way.fair()
         wait_until(lambda: worker.ids == list(range(1, lost + 1)))
         worker.stop()
