@@ -88,17 +88,17 @@ class _View:
         self._say(f"again     overnight bench torture --minutes {self._minutes:g} --seed {seed}")
         self._say("          Ctrl-C ends the faults, then everything is recounted")
 
-    def tell(self, what: str, report: Report) -> None:
+    def tell(self, what: str, report: Report, matters: bool) -> None:
         """Something happened, or a moment has passed."""
-        milestone = what.startswith(("the ", "PROBLEM"))
-        self._last = what if what and not milestone else self._last
         line = (
             f"{_clock(report.seconds)}   {report.faults:4d} faults   "
             f"{report.experiments:4d} experiments decided   "
         )
-        if milestone:
+        if matters:
             self._say(f"{line}{output.safe(what, 300)}")
-        elif time.monotonic() - self._said_at >= SAY_SECONDS:
+            return
+        self._last = what or self._last
+        if time.monotonic() - self._said_at >= SAY_SECONDS:
             self._said_at = time.monotonic()
             self._say(f"{line}last: {self._last}")
         elif what and self._moves:

@@ -25,6 +25,8 @@ CONNECT_SECONDS = 2.0
 SOCKET_SECONDS = 5.0  #: longest wait for one answer; every blocking command asks for less
 _SCHEMES = ("unix://", "redis://", "rediss://")
 
+Client = redis.Redis  #: the name for it in rooms that may hold a connection but not import redis
+
 
 def connect(url: str) -> redis.Redis:
     """A client for `unix:///path?db=0` or `redis://host:port/0`. Opens nothing yet.

@@ -80,11 +80,14 @@ class Report:
         return {"ok": self.ok, **asdict(self)}
 
 
+#: Told what just happened ("" = time has passed), the figures so far, and whether it matters.
+Tell = Callable[[str, Report, bool], None]
+
+
 class Torture:
     """One torture. `run` must be called from the main thread."""
 
-    def __init__(self, plan: Plan, tell: Callable[[str, Report], None]) -> None:
-        """tell: called with a line of what just happened ("" = nothing), and the figures so far."""
+    def __init__(self, plan: Plan, tell: Tell) -> None:
         self._plan = plan
         self._tell = tell
         self._rng = random.Random(plan.seed)  # noqa: S311 - to be drawn again from the seed
@@ -112,7 +115,7 @@ class Torture:
             victim.start()
             self._wait_for_baseline()
             self._strike_until(time.monotonic() + self._plan.minutes * 60)
-            self._tell("the faults are over: healing", self._figures())
+            self._tell("the faults are over: healing", self._figures(), True)
             self._heal()
             self._end()
             self._observer.stop_looking()
@@ -140,7 +143,7 @@ class Torture:
 
     def _problem(self, what: str) -> None:
         self.report.problems.append(what)
-        self._tell(f"PROBLEM: {what}", self._figures())
+        self._tell(f"PROBLEM: {what}", self._figures(), True)
 
     # -- before ---------------------------------------------------------------------------------
 
@@ -161,7 +164,7 @@ class Torture:
                 f"torture runs hostile code: it needs namespaces, this host gives {isolation}"
             )
         victim.decided_at = time.monotonic()
-        self._tell("the baseline stands, faults begin", self._figures())
+        self._tell("the baseline stands, faults begin", self._figures(), True)
 
     # -- the faults -----------------------------------------------------------------------------
 
@@ -176,7 +179,7 @@ class Torture:
                 self.report.missed += 0 if hit else 1
                 fault, aim = draw(rng), rng.getrandbits(64)
                 next_at = time.monotonic() + rng.uniform(0, 2 * PACE_SECONDS)
-            self._tell("", self._figures())
+            self._tell("", self._figures(), False)
             time.sleep(TICK_SECONDS)
 
     def _strike(self, fault: Fault, aim: int) -> bool:
@@ -188,7 +191,7 @@ class Torture:
         report = self.report
         report.faults += 1
         report.by_kind[fault.name] = report.by_kind.get(fault.name, 0) + 1
-        self._tell(said, self._figures())
+        self._tell(said, self._figures(), False)
         return True
 
     def _tend(self) -> None:

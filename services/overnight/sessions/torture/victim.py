@@ -13,18 +13,15 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 
 from overnight.contracts.errors import InfrastructureError
-from overnight.jobqueue.connection import connect
+from overnight.jobqueue.connection import Client, connect
 from overnight.ledger.files import SessionFiles
 from overnight.sessions.children import dying_with_us
 from overnight.sessions.torture.leftovers import Seen, processes
-
-if TYPE_CHECKING:
-    from redis import Redis
 
 SERVICES = ("recorder", "orchestrator", "redis", "r0", "r1")
 UNDO_AGAIN_SECONDS = 0.3
@@ -193,7 +190,7 @@ class Victim:
                 found[name] = round(self.service(name).memory_info().rss / 1024**2, 1)
         return found
 
-    def redis(self) -> Redis:
+    def redis(self) -> Client:
         """A connection to its Redis.
 
         Raises:
