@@ -15,6 +15,7 @@ from overnight.contracts.status import Status
 from overnight.contracts.untrusted import one_line
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import ExperimentState, SessionState
+from overnight.orchestrator.planning import last_fault
 from overnight.sessions.experiments import log_tail
 from overnight.sessions.verify import verify
 from overnight.sessions.view import gain_percent, idea_counts, kept_path, survivors
@@ -89,6 +90,10 @@ def ending_lines(ending: Ending) -> list[str]:
     path = kept_path(ending.state)
     lines = [_headline(ending)]
     lines += _best(ending)
+    given_up = sum(1 for e in ending.state.experiments.values() if e.in_dead_letter)
+    if given_up:
+        see = places.as_called(f"overnight deadletter list{option}")
+        lines.append(f"  gave up   {given_up}, each attempt failed by our fault   see  {see}")
     lines.append(
         f"  files     {places.shown(ending.files.root, ending.here)}/"
         "{results.tsv,experiments.jsonl}"
@@ -128,6 +133,8 @@ def _why_failed(ending: Ending) -> str:
         return "it never ran"
     told = one_line(baseline.final.detail, 300) or _last_line(ending.files, baseline)
     saw = words.saw_instead(baseline, config.metric.name if config else None)
+    if baseline.in_dead_letter:
+        told = f"{told}; the last one: {one_line(last_fault(baseline), 200)}"
     return f"{told or baseline.final.status.value}{f'; {saw}' if saw else ''}"
 
 

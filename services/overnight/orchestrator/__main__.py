@@ -23,6 +23,7 @@ from overnight.contracts import wire
 from overnight.contracts.errors import (
     InfrastructureError,
     LedgerError,
+    VersionError,
     WireError,
 )
 from overnight.contracts.loop import LoopConfig
@@ -74,6 +75,8 @@ def read_opening(files: SessionFiles) -> Opening:
     """What `overnight run` resolved. Raises LedgerError when it is not there or damaged."""
     try:
         return wire.decode(Opening, files.opening.read_text("utf-8"))
+    except VersionError as error:
+        raise LedgerError(f"{files.opening}: {error}") from error
     except (OSError, UnicodeDecodeError, WireError) as error:
         raise LedgerError(f"{files.opening}: {error}; start it with `overnight run`") from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from overnight.contracts.errors import LedgerError, VersionError
 from overnight.contracts.experiment import Decision, ExperimentResult
 from overnight.contracts.loop import LoopConfig
 from overnight.contracts.status import Role, Status
@@ -25,9 +26,19 @@ def decide(state: SessionState, experiment_id: int) -> Decision | MoreRuns:
     """The verdict on one ended experiment, given all that *state* has folded.
 
     Dispatches on the session's own policy version, so an old session replays as it was decided.
+
+    Raises:
+        LedgerError: a newer version opened the session, with a policy that is not known here.
     """
     assert state.opened is not None  # an experiment ends only in an open session
+    check_policy(state.opened.policy_version)
     return _POLICIES[state.opened.policy_version](state, state.experiments[experiment_id])
+
+
+def check_policy(version: int) -> None:
+    """Can this release decide by it? Raises LedgerError."""
+    if version not in _POLICIES:
+        raise LedgerError(str(VersionError("the session's policy", version, POLICY_VERSION)))
 
 
 def _policy_1(state: SessionState, experiment: ExperimentState) -> Decision | MoreRuns:

@@ -22,12 +22,7 @@ from overnight.configuration import (
     track_digest,
 )
 from overnight.contracts import wire
-from overnight.contracts.errors import (
-    InfrastructureError,
-    LedgerError,
-    UsageError,
-    VersionError,
-)
+from overnight.contracts.errors import InfrastructureError, LedgerError, UsageError
 from overnight.contracts.loop import LoopConfig
 from overnight.contracts.rows import Opening, SessionOpened
 from overnight.faultpoints import Step, reach
@@ -36,7 +31,7 @@ from overnight.ledger.fold import SessionState
 from overnight.ledger.head import head_problem, read_head
 from overnight.ledger.identity import Identity, read_identity
 from overnight.ledger.lock import hold
-from overnight.orchestrator.policy import KNOWN_POLICIES, POLICY_VERSION
+from overnight.orchestrator.policy import POLICY_VERSION, check_policy
 from overnight.sessions.locate import read_state, sessions_beside
 from overnight.sessions.preflight import changed_since, check_plugins, check_sources
 from overnight.snapshots import branches
@@ -220,15 +215,13 @@ def _resume(files: SessionFiles, lock: int, launch: _Launch, description: str) -
     identity = read_identity(files)
     config = launch.resolved.config
     assert state.opened is not None and state.config is not None  # _make_room
+    check_policy(state.opened.policy_version)
     changed = changed_track_keys(state.config, config)
     if changed:
         raise UsageError(
             f"session {identity.tag} was opened with other bindings ({'; '.join(changed)}): "
             "a session keeps its own; open another with --tag"
         )
-    if state.opened.policy_version not in KNOWN_POLICIES:
-        unknown = VersionError("policy", state.opened.policy_version, POLICY_VERSION)
-        raise LedgerError(f"{files.ledger}: {unknown}")
     session = state.opened.model_copy(
         update={
             "config": wire.dump(config),

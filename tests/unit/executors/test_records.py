@@ -43,6 +43,19 @@ def test_a_record_outlives_a_killed_owner(tmp_path: Path) -> None:
     assert len(list(records.abandoned(tmp_path, {"slot": "a"}))) == 1
 
 
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_record_of_another_version_is_left_to_its_runners(tmp_path: Path, version: int) -> None:
+    record = records.write(tmp_path, {"slot": "a"}, tmp_path / "s", "own")
+    record.abandon()
+    text = record.path.read_text()
+    record.path.write_text(text.replace('"v": 1', f'"v": {version}'))
+
+    assert list(records.abandoned(tmp_path, {})) == []
+    assert record.path.exists()
+    record.path.write_text(text.replace('"v": 1, ', ""))
+    assert len(list(records.abandoned(tmp_path, {}))) == 1, "the first version had no number"
+
+
 def test_garbage_in_the_folder_is_not_a_record(tmp_path: Path) -> None:
     for name, text in (("sandbox-1.json", ""), ("sandbox-2.json", "[]"), ("sandbox-3.json", "{}")):
         (tmp_path / name).write_text(text)

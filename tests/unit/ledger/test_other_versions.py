@@ -12,13 +12,15 @@ import pytest
 
 from overnight.contracts import wire
 from overnight.contracts.errors import LedgerError
-from overnight.contracts.rows import Head
+from overnight.contracts.rows import Head, LedgerMessage
 from overnight.contracts.status import RowKind, Status
+from overnight.ledger.admission import Refuse, admit
 from overnight.ledger.chain import refuse_other_version
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import RunState, SessionState
 from overnight.ledger.reader import LedgerTail
 from overnight.ledger.writer import LedgerWriter
+from overnight.orchestrator.policy import decide
 from overnight.recorder.repair import repair
 from overnight.sessions.verify import verify
 from tests.golden.make import HERE
@@ -122,6 +124,30 @@ def test_no_repair_drops_rows_of_another_version_behind_a_broken_one(
 
     assert files.ledger.read_bytes() == damaged
     assert not files.quarantine.exists()
+
+
+def test_a_message_with_a_body_of_another_version_becomes_no_row(files: SessionFiles) -> None:
+    state = SessionState()
+    for row in LedgerTail(files.ledger).poll():
+        state.apply(row)
+    body = json.loads((HERE / "result-v2.json").read_text())
+    message = LedgerMessage(key="result:7:2:r0", kind=RowKind.RESULT, body=body)
+
+    verdict = admit(state, message)
+
+    assert isinstance(verdict, Refuse)
+    assert verdict.reason.startswith("ExperimentResult v2 was written by a newer version")
+
+
+def test_nobody_decides_by_a_policy_of_a_newer_version(files: SessionFiles) -> None:
+    state = SessionState()
+    for row in LedgerTail(files.ledger).poll():
+        state.apply(row)
+    assert state.opened is not None
+    state.opened = state.opened.model_copy(update={"policy_version": 99})
+
+    with pytest.raises(LedgerError, match="policy v99 was written by a newer version"):
+        decide(state, 2)
 
 
 def test_a_damaged_version_number_is_damage(files: SessionFiles) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.golden.make import HERE
 
 from overnight.cli.__main__ import main
+from overnight.cli.summary import Ending, ending_lines
 from overnight.contracts import wire
 from overnight.contracts.errors import InfrastructureError, UsageError
 from overnight.contracts.rows import Head
@@ -18,7 +19,7 @@ from overnight.jobqueue.jobs import Jobs, Parked
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.reader import LedgerTail
 from overnight.sessions.deadletter import drop, letters, requeue
-from overnight.sessions.locate import Found, find_session
+from overnight.sessions.locate import Found, find_session, read_state
 from overnight.sessions.stack import Stack
 from redis_server import RedisServer
 
@@ -63,6 +64,20 @@ def test_the_table_can_not_drive_a_terminal(
     assert "refused for good" in text
     assert "\x1b" not in text
     assert "overnight deadletter requeue REF" in text
+
+
+def test_the_end_of_a_run_says_where_to_look(found: Found) -> None:
+    state = read_state(found.files)
+    lines = ending_lines(
+        Ending(
+            files=found.files, state=state, closed=state.closed, seconds=1.0,
+            here=found.files.root, failed=False,
+        )
+    )  # fmt: skip
+
+    (line,) = (line for line in lines if line.startswith("  gave up "))
+    told = "gave up 1, each attempt failed by our fault see overnight deadletter list --dir ."
+    assert " ".join(line.split()) == told
 
 
 def test_a_refused_result_is_dropped_into_quarantine(found: Found) -> None:
