@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from overnight import __version__
+from overnight.contracts.untrusted import one_line
+
+WIRE_CHARACTERS = 300  #: of a WireError's message; others wrap it with a path and the fix
 
 
 class OvernightError(Exception):
@@ -23,9 +26,15 @@ class ConfigError(UsageError):
 
 
 class WireError(OvernightError):
-    """A message, row or job is not what the contract says. Never retried as it is."""
+    """A message, row or job is not what the contract says. Never retried as it is.
+
+    Its message quotes what somebody else wrote: one short line, whatever that was.
+    """
 
     exit_code = 1
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message, WIRE_CHARACTERS))
 
 
 class VersionError(WireError):

@@ -7,8 +7,11 @@ computed, imported or bound again are left alone. What is worth tuning is `space
 from __future__ import annotations
 
 import ast
+import io
 import math
 import re
+import tokenize
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -16,6 +19,9 @@ import libcst as cst
 
 from overnight.contracts.errors import ProposerError
 from overnight.proposers.scan import Scan, scan, string_value
+
+MAX_DEPTH = 300  #: of a syntax tree; libcst's parser ends the process somewhere above 900
+MAX_TOKENS = 900  #: of one statement that Python's own parser does not take
 
 Value = bool | int | float | str
 
@@ -67,6 +73,7 @@ def parse(path: str, text: str) -> Source:
     """
     lines = _Lines(text)
     try:
+        _check_depth(lines.plain)
         module = cst.parse_module(lines.plain)
         found = scan(module)
         constants = tuple(_constants(path, module, found, lines))
@@ -74,9 +81,45 @@ def parse(path: str, text: str) -> Source:
         raise ProposerError(f"{path}:{error.raw_line}: not valid Python") from error
     except UnicodeEncodeError as error:
         raise ProposerError(f"{path}: is not text in UTF-8, nothing to tune") from error
-    except RecursionError as error:
+    except (RecursionError, MemoryError) as error:
         raise ProposerError(f"{path}: an expression is nested too deeply to be read") from error
     return Source(path=path, text=text, constants=constants)
+
+
+def _check_depth(text: str) -> None:
+    """libcst's own parser overflows the stack, and takes the process with it, where Python's
+    raises. Both are recursive: what is deep in one is deep in the other.
+
+    Raises:
+        RecursionError, MemoryError: too deep.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the file's own doubtful escapes
+            level: list[ast.AST] = [ast.parse(text)]
+    except (SyntaxError, ValueError):
+        # Not Python, or of a newer one than ours. A statement is no deeper than it is long.
+        if _longest_statement(text) > MAX_TOKENS:
+            raise RecursionError from None
+        return
+    for _ in range(MAX_DEPTH):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return
+    raise RecursionError
+
+
+def _longest_statement(text: str) -> int:
+    """In tokens; one too many where it can't be told."""
+    longest = length = 0
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            length = 0 if token.type == tokenize.NEWLINE else length + 1
+            longest = max(longest, length)
+    except (SyntaxError, tokenize.TokenError):
+        words = len(re.findall(r"\w+|[^\w\s]", text))
+        return max(longest, words)
+    return longest
 
 
 def is_same(one: Value, other: Value) -> bool:

@@ -17,10 +17,12 @@ from typing import Any
 import structlog
 
 from overnight.contracts.errors import InfrastructureError
+from overnight.contracts.untrusted import one_line
 
 log = structlog.get_logger()
 
 LOG_BYTES = 8 * 1024**2  #: of a service's log and of the one before it, each
+REASON_CHARACTERS = 300
 LOG_LOOK_SECONDS = 1.0
 QUICK_SECONDS = 10.0  #: a service that fails within this has done nothing useful
 
@@ -153,11 +155,11 @@ class Child:
         for line in reversed(lines):
             try:
                 event = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(event, dict) and event.get("reason"):
-                return str(event["reason"])
-        return lines[-1][:300] if lines else ""
+                return one_line(str(event["reason"]), REASON_CHARACTERS)
+        return one_line(lines[-1], REASON_CHARACTERS) if lines else ""
 
     def _listen(self) -> None:
         if self._ready_fd is None:

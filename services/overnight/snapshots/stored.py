@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -12,6 +13,7 @@ from overnight.snapshots.tree import BINDINGS, LeftOut, TreeFile
 
 LINK = "120000"
 SUBMODULE = "160000"
+_HEAD = re.compile(rb"([0-7]{6}) [a-z]+ ([0-9a-f]{40}) +([0-9]{1,15}|-|BAD)")
 _FILE_MODES = {PLAIN: PLAIN, "100664": PLAIN, EXECUTABLE: EXECUTABLE}
 
 
@@ -44,7 +46,10 @@ def parse_tree(output: bytes) -> tuple[RawEntry, ...]:
         if not record:
             continue
         head, _, name = record.partition(b"\t")
-        mode, _, blob, size = head.decode().split()
+        match = _HEAD.fullmatch(head)
+        if match is None:
+            raise SnapshotMissingError(f"git ls-tree said {head[:60]!r}")
+        mode, blob, size = (word.decode() for word in match.groups())
         path = name.decode(errors="surrogateescape")
         problem = path_problem(path)
         if problem is not None:
