@@ -135,6 +135,8 @@ def held(folder: Path, labels: Mapping[str, str]) -> int:
         try:
             body = _read(lock)
             count += body is not None and _carries(body, labels) and not _locked(lock)
+        except VersionError:
+            continue
         finally:
             os.close(lock)
     return count
@@ -143,14 +145,20 @@ def held(folder: Path, labels: Mapping[str, str]) -> int:
 def abandoned(folder: Path, labels: Mapping[str, str]) -> Iterator[Record]:
     """Records that carry *labels* and whose owner is dead; ours now, remove each.
 
-    One that can't be read has only its token; it is among all of the host's (no labels).
+    One that can't be read has only its token; it is among all of the host's (no labels). One of
+    another version is left to the runners of that version.
     """
     for path in _paths(folder):
         lock = _open(path)
         if lock is None:
             continue
-        body = _read(lock)
-        wanted = not labels if body is None else _carries(body, labels) and _ours(path, body)
+        try:
+            body = _read(lock)
+        except VersionError as error:
+            log.warning("record_left_alone", record=str(path), reason=str(error))
+            os.close(lock)
+            continue
+        wanted = not labels if body is None else _carries(body, labels)
         if not wanted or not _locked(lock) or not path.exists():
             os.close(lock)
             continue
@@ -202,10 +210,12 @@ def _open(path: Path) -> int | None:
 
 
 def _read(descriptor: int) -> dict[str, Any] | None:
+    """None for one that is damaged. Raises VersionError."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
         body = json.loads(os.pread(descriptor, MAX_BYTES, 0))
-        if not isinstance(body, dict):
+        if not isinstance(body, dict) or type(body.get("v", VERSION)) is not int:
             return None
+        wire.check_version("sandbox record", body, VERSION)
         texts = all(isinstance(body.get(name), str) for name in ("scratch", "token", "own"))
         if texts and isinstance(body.get("labels"), dict) and body["scratch"].startswith("/"):
             return body
@@ -214,16 +224,6 @@ def _read(descriptor: int) -> dict[str, Any] | None:
 
 def _carries(body: dict[str, Any], labels: Mapping[str, str]) -> bool:
     return all(body["labels"].get(key) == labels[key] for key in labels)
-
-
-def _ours(path: Path, body: dict[str, Any]) -> bool:
-    """A record of another version is left to the runners of that version."""
-    try:
-        wire.check_version("sandbox record", body, VERSION)
-    except VersionError as error:
-        log.warning("record_left_alone", record=str(path), reason=str(error))
-        return False
-    return True
 
 
 def _locked(descriptor: int) -> bool:
