@@ -31,7 +31,7 @@ from benchmarks.reliability.session import Overnight
 from benchmarks.reliability.system import LONG_SECONDS
 
 TRIES = 3  #: for a moment that did not come
-SHORT_JOBS = 4  #: cases at the same time in the short form: they mostly wait
+SHORT_JOBS = 3  #: cases at the same time in the short form: they mostly wait
 
 
 def _arguments() -> argparse.Namespace:
