@@ -55,7 +55,9 @@ class RedisStage:
     play: Play = field(init=False)
     admin: redis.Redis = field(init=False)
 
-    def start(self, seconds: float, behind: dict[str, str] | None = None, **clocks: str) -> None:
+    def start(
+        self, seconds: float, behind: dict[str, str] | None = None, *, prefetch: int = 1
+    ) -> None:
         """Run a session without an end, whose candidates take so long; wait for its baseline.
 
         behind: service -> URL; None: all of them are behind the proxy.
@@ -67,9 +69,9 @@ class RedisStage:
             "REDIS_URL": hasty(url),
             "BEHIND": json.dumps({name: hasty(u) for name, u in (behind or {}).items()}),
             "OVERNIGHT_ORCHESTRATOR_MAX_ATTEMPTS": "100",
-            **clocks,
         }
-        self.stage.toy(seconds, env={"STAGE_MARK": self.stage.mark})
+        policy = {"prefetch": prefetch}
+        self.stage.toy(seconds, env={"STAGE_MARK": self.stage.mark}, policy=policy)
         self.play = self.stage.start("run", str(self.stage.repo), "--max", "1000", "--json")
         self.wait_for(
             lambda: self.decided() >= 1, "the baseline is decided", PATIENCE_SECONDS + 5 * seconds

@@ -1,7 +1,8 @@
 """Whatever becomes of Redis in mid-run: the services wait, say why, and go on by themselves.
 
 NOTHING_LOST_FORM: unset (some of the faults, another choice each time), short (all of them), long
-(all of them, and the partition with the clocks as shipped). NOTHING_LOST_SEED repeats a run.
+(all of them, and the partition with the clocks as shipped). NOTHING_LOST_SEED repeats a run,
+NOTHING_LOST_FAULTS names some of them, separated by commas.
 """
 
 from __future__ import annotations
@@ -164,8 +165,8 @@ def test_whatever_becomes_of_redis_the_session_goes_on_by_itself(session: RedisS
     seed = int(os.environ.get("NOTHING_LOST_SEED") or random.randrange(2**32))
     rng = random.Random(seed)
     chosen = rng.sample(sorted(FAULTS), SMALL if FORM == "small" else len(FAULTS))
-    if "FAULTS" in os.environ:
-        chosen = os.environ["FAULTS"].split(",")
+    if "NOTHING_LOST_FAULTS" in os.environ:
+        chosen = os.environ["NOTHING_LOST_FAULTS"].split(",")
     print(f"\nNOTHING_LOST_SEED={seed} {chosen}", flush=True)
     session.start(0.3)
     services = session.services()
