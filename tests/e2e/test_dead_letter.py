@@ -14,6 +14,7 @@ from tests.e2e import truth
 from tests.e2e.cli_driver import Cli, make_repo
 from tests.e2e.stage import Play, Stage, until
 
+from overnight.sessions.torture.recount import recount
 from overnight.sessions.verify import verify
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -116,7 +117,7 @@ def test_poison_is_bounded_and_a_person_sees_to_it(poisoned: Stage) -> None:
     assert waited.last["status"] in ("keep", "discard")
     assert waited.last["attempt"] == 5
 
-    assert poisoned.ask("stop", "--dir", str(poisoned.repo)).code == 0
+    assert poisoned.ask("drain", "--dir", str(poisoned.repo)).code == 0
     assert play.wait(60).code == 0
     assert _letter(poisoned, "list", "--json") == []
     _check_the_end(poisoned)
@@ -128,6 +129,7 @@ def _check_the_end(stage: Stage) -> None:
     assert [a["reason"] for a in attempts] == ["lost"] * 3 + ["gave_up", None]
     assert len([r for r in rows if r["body"].get("action") == "requeue"]) == 1
     assert verify(stage.root).ok
+    assert recount(stage.root).findings == []
     lines = (stage.root / "experiments.jsonl").read_text().splitlines()
     exported = {line["id"]: line["status"] for line in map(json.loads, lines)}
     assert exported == _verdicts(stage)
