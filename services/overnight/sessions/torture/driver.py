@@ -232,9 +232,11 @@ class Torture:
     def _end(self) -> None:
         victim = self._victim
         until = time.monotonic() + DRAIN_SECONDS
-        code = victim.ask_and_wait("drain", DRAIN_SECONDS)
-        if code != 0:
-            self._problem(f"`overnight drain` gave {code}")
+        while (code := victim.ask_and_wait("drain", DRAIN_SECONDS)) != 0:
+            if victim.ended() is not None or time.monotonic() > until:
+                self._problem(f"`overnight drain` gave {code}")
+                break
+            time.sleep(1.0)
         while victim.ended() is None and time.monotonic() < until:
             victim.do_what_is_due()
             time.sleep(TICK_SECONDS)

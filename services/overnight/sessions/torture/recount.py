@@ -103,6 +103,18 @@ def row_hash(row: Row) -> str:
     return hashlib.sha256((row["prev"] + canonical(plain)).encode()).hexdigest()
 
 
+def _typed(row: Row) -> bool:
+    texts = ("prev", "hash", "key", "session", "kind", "ts")
+    return all(isinstance(row[name], str) for name in texts) and isinstance(row["body"], dict)
+
+
+def _sealed(row: Row, line: bytes) -> bool:
+    try:
+        return bool(row["hash"] == row_hash(row)) and canonical(row).encode() == line
+    except ValueError:  # a number that is none, or a lone surrogate
+        return False
+
+
 def read_ledger(root: Path) -> tuple[list[Row], list[Finding]]:
     """All rows up to the first that is none, and what is wrong with chain and head."""
     rows: list[Row] = []
@@ -114,7 +126,7 @@ def read_ledger(root: Path) -> tuple[list[Row], list[Finding]]:
     try:
         *lines, tail = (root / "ledger.jsonl").read_bytes().split(b"\n")
         head = json.loads((root / "ledger.head").read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return [], [Finding(PROBLEMS, f"no row can be read: {error}")]
     if tail:
         bad("the last row is torn")
@@ -122,16 +134,16 @@ def read_ledger(root: Path) -> tuple[list[Row], list[Finding]]:
     for number, line in enumerate(lines, start=1):
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             row = None
-        if not isinstance(row, dict) or set(row) != ROW_FIELDS:
+        if not isinstance(row, dict) or set(row) != ROW_FIELDS or not _typed(row):
             bad(f"row {number} is no row")
             break
         if row["seq"] != number:
             bad(f"row {number} has seq {row['seq']}")
         if row["prev"] != prev:
             bad(f"row {number} does not hang on the row before")
-        if row["hash"] != row_hash(row) or canonical(row).encode() != line:
+        if not _sealed(row, line):
             bad(f"row {number}: the hash does not fit")
         prev = row["hash"]
         rows.append(row)
