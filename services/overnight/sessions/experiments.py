@@ -91,11 +91,13 @@ def log_tail(
 ) -> LogTail:
     """Its last lines, without what could drive a terminal (unless *raw*).
 
+    attempt: None: the newest one that has a log; the one by which it was given up never ran.
+
     Raises:
         UsageError: that attempt has no log.
     """
     if attempt is None:
-        attempt = experiment.attempts[-1].issued.attempt if experiment.attempts else 1
+        attempt = _newest_logged(files, experiment)
     path = files.run_log(experiment.id, attempt)
     try:
         with path.open("rb") as file:
@@ -113,6 +115,12 @@ def log_tail(
     tail = kept[-lines:] if lines > 0 else []
     whole = size == len(data) and len(tail) == len(kept)
     return LogTail(path=path, attempt=attempt, size_bytes=size, text="".join(tail), whole=whole)
+
+
+def _newest_logged(files: SessionFiles, experiment: ExperimentState) -> int:
+    attempts = [a.issued.attempt for a in reversed(experiment.attempts)] or [1]
+    logged = (a for a in attempts if files.run_log(experiment.id, a).exists())
+    return next(logged, attempts[0])
 
 
 def _no_log(experiment: ExperimentState, attempt: int) -> str:

@@ -19,6 +19,7 @@ from overnight.jobqueue.jobs import Jobs, Parked
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.reader import LedgerTail
 from overnight.sessions.deadletter import drop, letters, requeue
+from overnight.sessions.experiments import log_tail
 from overnight.sessions.locate import Found, find_session, read_state
 from overnight.sessions.stack import Stack
 from redis_server import RedisServer
@@ -78,6 +79,20 @@ def test_the_end_of_a_run_says_where_to_look(found: Found) -> None:
     (line,) = (line for line in lines if line.startswith("  gave up "))
     told = "gave up 1, each attempt failed by our fault see overnight deadletter list --dir ."
     assert " ".join(line.split()) == told
+
+
+def test_the_log_of_what_was_given_up_is_that_of_its_last_real_attempt(found: Found) -> None:
+    experiment = read_state(found.files).experiments[3]
+    with pytest.raises(UsageError, match="no log of attempt 4"):
+        log_tail(found.files, experiment)
+    for attempt in (1, 2):
+        path = found.files.run_log(3, attempt)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"attempt {attempt}")
+
+    tail = log_tail(found.files, experiment)
+
+    assert (tail.attempt, tail.text) == (2, "attempt 2")
 
 
 def test_a_refused_result_is_dropped_into_quarantine(found: Found) -> None:
