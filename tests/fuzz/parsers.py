@@ -227,9 +227,18 @@ def _stack(files: SessionFiles) -> None:
         assert all(isinstance(why, str) for why in stack.waiting.values())
 
 
-def _child(folder: Path) -> Child:
+def _last_reason(folder: Path) -> None:
     spec = ChildSpec(name="r0", argv=("true",))
-    return Child(spec, folder / "r0.log", -1, backoff_seconds=1, backoff_max_seconds=1)
+    child = Child(spec, folder / "r0.log", -1, backoff_seconds=1, backoff_max_seconds=1)
+    assert_harmless(child.last_reason())
+
+
+def _outbox(folder: Path) -> object:
+    return list(Outbox(folder / "outbox").waiting())
+
+
+def _line(data: bytes) -> object:
+    return chain.from_line(data, seq=1, prev=chain.GENESIS, session=None)
 
 
 def _wire(cls: type[wire.Wire], *good: wire.Wire) -> Parser:
@@ -274,8 +283,7 @@ PARSERS: dict[str, Parser] = {
     "wire message": _wire(rows.LedgerMessage, MESSAGE),
     "wire ack": _wire(rows.Ack, rows.Ack(seq=3)),
     "wire parked": _wire(Parked),
-    "ledger line": Parser(lambda data: chain.from_line(data, seq=1, prev=chain.GENESIS, session=None),
-                          (chain.BrokenRowError, LedgerError), (LEDGER.split(b"\n")[0],)),
+    "ledger line": Parser(_line, (chain.BrokenRowError, LedgerError), (LEDGER.split(b"\n")[0],)),
     "ledger": Parser(_with_ledger(lambda files: LedgerTail(files.ledger).poll()), (LedgerError,),
                      (LEDGER,)),
     "ledger opened": Parser(_with_ledger(_open_writer), (LedgerError,), (LEDGER,)),
@@ -290,30 +298,31 @@ PARSERS: dict[str, Parser] = {
     "head": Parser(_on_files("ledger.head", lambda files: read_head(files.head)), (LedgerError,),
                    (HEAD,), ("ledger.head.read_head",)),
     "identity": Parser(_on_files("session.json", read_identity), (LedgerError,),
-                       (b'{"sid":"0123456789ab","tag":"mar5"}',), ("ledger.identity.read_identity",)),
+                        (b'{"sid":"0123456789ab","tag":"mar5"}',),
+                       ("ledger.identity.read_identity",)),
     "opening": Parser(_on_files("opening.json", read_opening), (LedgerError,),
                       (wire.encode(OPENING).encode(),), ("orchestrator.__main__.read_opening",)),
     "stack": Parser(_on_files("stack.json", _stack), (InfrastructureError,), (STACK,),
                     ("sessions.stack.read_stack",)),
-    "claim": Parser(_in_folder("claimed", lambda folder: ClaimFile(folder / "claimed").read()), (),
-                    (ENCODED["job"],)),
-    "outbox": Parser(_in_folder("outbox/a.json", lambda folder: list(Outbox(folder / "outbox").waiting())),
-                     (), (ENCODED["message"],)),
+    "claim": Parser(_in_folder("claimed", lambda folder: ClaimFile(folder / "claimed").read()),
+                    (), (ENCODED["job"],)),
+    "outbox": Parser(_in_folder("outbox/a.json", _outbox), (), (ENCODED["message"],)),
     "sandbox record": Parser(_in_folder(f"sandbox-{'0' * 16}.json", _records), (), (RECORD,)),
-    "service log": Parser(_in_folder("r0.log", lambda folder: assert_harmless(_child(folder).last_reason())),
-                          (), (b'{"reason":"full"}\n',)),
+    "service log": Parser(_in_folder("r0.log", _last_reason), (), (b'{"reason":"full"}\n',)),
     "rq job": Parser(_rq_job, (WireError,), (ENCODED["rq"],)),
     "rq job id": Parser(_on_text(keys.parse_job_id), (), (b"0123456789ab-1-1",),
                         ("jobqueue.keys.parse_job_id",)),
-    "yaml": Parser(_on_text(lambda text: yaml_file.load_yaml(text, "loop.run.yaml")), (ConfigError,),
-                   (LOOP,), ("configuration.yaml_file.load_yaml", "configuration.yaml_file.load_document")),
+    "yaml": Parser(_on_text(lambda text: yaml_file.load_yaml(text, "x.yaml")), (ConfigError,),
+                   (LOOP,), ("configuration.yaml_file.load_yaml",
+                             "configuration.yaml_file.load_document")),
     "bindings": Parser(_in_folder("loop.run.yaml", _bindings), (ConfigError, UsageError), (LOOP,)),
     "yaml scalar": Parser(_on_text(yaml_file.scalar), (ConfigError,), (b"12", b"1.5e3", b"true")),
     "settings": Parser(_settings, (ConfigError,), (b"12", b"1.5"),
                        ("configuration.settings.load_settings",)),
     "metric lines": Parser(_metric, (), (b"---\nval_bpb: 0.99\npeak_vram_mb: 1.0\n",
                                         b"\x1b[32mval_bpb: 9.97e-01\x1b[0m\r\n")),
-    "edit": Parser(_edit, (EditRejectedError,), (b"train.py", b"a/b.py", b".git/config", b"LR = 2\n")),
+    "edit": Parser(_edit, (EditRejectedError,),
+                   (b"train.py", b"a/b.py", b".git/config", b"LR = 2\n")),
     "tree": Parser(_tree, (SnapshotError,), (TREE,), ("snapshots.stored.parse_tree",)),
     "path": Parser(_on_text(manifest.path_problem), (), (b"a/b.py", b"../x", b".GIT/x")),
     "tag": Parser(_on_text(tags.check_tag), (UsageError,), (b"mar5",)),

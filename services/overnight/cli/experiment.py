@@ -84,6 +84,7 @@ def _facts(facts: dict[str, Any], metric: str, undecided: str) -> None:
     from overnight.contracts.untrusted import strip_terminal
 
     reason = f":{facts['reason']}" if facts["reason"] else ""
+    isolation = output.safe(facts["isolation"] or "-", 60)
     lines = [
         f"experiment {facts['id']} ({facts['role']}, by {output.safe(facts['proposer'], 60)})",
         f"  idea      {output.safe(facts['hypothesis'], 2000)}",
@@ -91,7 +92,7 @@ def _facts(facts: dict[str, Any], metric: str, undecided: str) -> None:
         f"  {output.safe(metric, 9):<9} {words.number(facts['metric'])} ({facts['trust']})",
         f"  took      {words.duration(facts['runtime_s'])}, attempt {facts['attempt'] or '-'}",
         f"  parent    {facts['parent'] or '-'}   commit {(facts['commit'] or '-')[:12]}",
-        f"  sandbox   {facts['isolation'] or '-'}, {facts['survivors']} left running",
+        f"  sandbox   {isolation}, {facts['survivors']} left running",
     ]
     if facts["detail"]:
         lines.insert(3, f"  because   {output.safe(facts['detail'], 500)}")

@@ -12,11 +12,15 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]*[0-~]?"
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-#: Bidi controls reorder what a person reads; lone surrogates can't be written as UTF-8.
-_DISGUISES = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+#: Bidi controls reorder what a person reads, characters without width and tags hide in it; lone
+#: surrogates can't be written as UTF-8. Joiners stay: scripts and emoji need them.
+_DISGUISES = re.compile(
+    "[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
+)
 #: All that str.splitlines, an editor or a spreadsheet may take for the end of a line.
 _LINE_ENDS = re.compile("\r\n|[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-_FORMULA = ("=", "+", "-", "@")  #: a spreadsheet runs a cell that starts with one of these
+#: A spreadsheet runs a cell that starts with one of these, some also with the full-width ones.
+_FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _CUT = "..."
 
 
@@ -49,4 +53,5 @@ def tsv_cell(text: str, limit: int = 1000) -> str:
 
 
 def _shown(match: re.Match[str]) -> str:
-    return f"\\u{ord(match.group()):04x}"
+    code = ord(match.group())
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -15,10 +15,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from overnight.contracts import wire
 from overnight.contracts.errors import InfrastructureError, UsageError, WireError
 from overnight.contracts.rows import Control, LedgerMessage
 from overnight.contracts.status import ControlAction, RowKind
+from overnight.contracts.untrusted import one_line
 from overnight.ledger.files import SessionFiles
 
 STACK_VERSION = 1
@@ -66,9 +69,14 @@ def read_stack(files: SessionFiles) -> Stack | None:
         with contextlib.suppress(PermissionError):  # another user's
             os.kill(plain["pid"], 0)
         wire.check_version("stack", plain, STACK_VERSION)
-        return Stack(**plain)
+        return TypeAdapter(Stack).validate_json(json.dumps(plain), strict=True)
     except (FileNotFoundError, ProcessLookupError):
         return None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        why = one_line(f"{where}: {first['msg']}", 200)
+        raise InfrastructureError(f"{files.stack}: {why}") from error
     except (WireError, OSError, ValueError, LookupError, TypeError, ArithmeticError) as error:
         raise InfrastructureError(f"{files.stack}: {error}") from error
     except RecursionError as error:
