@@ -89,7 +89,10 @@ def requeue(found: Found, ref: str, why: str = "") -> Letter:
             f"attempt {job.attempt} of experiment {job.id} is over, nobody waits for it: "
             f"overnight deadletter drop {ref}"
         )
-    jobs.push(entry, job)
+    try:
+        jobs.push(entry, job)
+    except WireError as error:
+        raise UsageError(f"{ref} can't be queued: {error}") from error
     return _job(entry)
 
 

@@ -8,6 +8,7 @@ from threading import Event, Thread
 
 import pytest
 from prometheus_client import CollectorRegistry
+from tests.golden.make import HERE
 from tests.unit.contracts.test_wire import _job
 from tests.unit.ledger.history_of import SID
 
@@ -98,6 +99,25 @@ def test_the_outbox_is_emptied_before_anything_else(
     assert {m.key for m in recorder.seen} == {"result:1:1:r0", "result:2:1:r0"}
     assert list(outbox.waiting()) == []
     assert [p.name for p in (outbox.folder / "refused").glob("*.json")] == ["result_2_1_r0.json"]
+
+
+def test_what_a_runner_of_another_version_left_stops_nobody(
+    bench: Bench, runner: Runner, redis_server: RedisServer
+) -> None:
+    """Its result is kept aside with the reason, its claim too; the rest is delivered."""
+    outbox = Outbox(bench.folder / "outbox")
+    outbox.put(_message(1))
+    left = (HERE / "message-v2.json").read_text()
+    (outbox.folder / "result_7_2_r0.json").write_text(left)
+    (bench.folder / "claimed").write_text((HERE / "job-v0.json").read_text())
+    with Recorder(redis_server.url) as recorder:
+        runner.recover()
+
+    assert [m.key for m in recorder.seen] == ["result:1:1:r0"]
+    aside = outbox.folder / "refused" / "result_7_2_r0.json"
+    assert aside.read_text() == left
+    assert "written by a newer version of Overnight" in aside.with_suffix(".why").read_text()
+    assert not (bench.folder / "claimed").exists()
 
 
 def test_a_claimed_attempt_is_reported_lost_at_once(

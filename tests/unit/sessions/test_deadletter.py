@@ -7,17 +7,19 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.golden.make import HERE
+from tests.golden.make import HERE, VALUES
 
 from overnight.cli.__main__ import main
 from overnight.cli.summary import Ending, ending_lines
 from overnight.contracts import wire
 from overnight.contracts.errors import InfrastructureError, UsageError
-from overnight.contracts.rows import Head
+from overnight.contracts.rows import AttemptIssued, Head, Proposed
+from overnight.contracts.status import RowKind
 from overnight.jobqueue.connection import connect
 from overnight.jobqueue.jobs import Jobs, Parked
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.reader import LedgerTail
+from overnight.ledger.writer import LedgerWriter
 from overnight.sessions.deadletter import drop, letters, requeue
 from overnight.sessions.experiments import log_tail
 from overnight.sessions.locate import Found, find_session, read_state
@@ -133,6 +135,43 @@ def test_what_is_not_in_the_dead_letter_is_one_line(
     for verb in ("requeue", "drop"):
         assert main(["deadletter", verb, ref, *where]) == code
         assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.fixture
+def waiting(found: Found) -> str:
+    """An attempt of experiment 4 that was issued and has no result; its job."""
+    writer = LedgerWriter(found.files, found.sid)
+    writer.open()
+    proposed = {
+        "id": 4, "role": "candidate", "parent": 1, "commit": "c" * 40, "tree_digest": "d" * 64,
+        "branch": "iter4", "hypothesis": "idea 4", "proposer": "random", "seen_seq": 1,
+    }  # fmt: skip
+    writer.append(RowKind.PROPOSED, "proposed:4", wire.build(Proposed, proposed))
+    issued = AttemptIssued(id=4, attempt=1, wall_seconds=9.0)
+    writer.append(RowKind.ATTEMPT_ISSUED, "attempt:4:1", issued)
+    writer.close()
+    job = VALUES["job"][1] | {"id": 4, "attempt": 1}
+    return wire.canonical(job)
+
+
+@pytest.mark.parametrize("pool", ["default", "no pool!"])
+def test_a_parked_job_that_is_waited_for_is_pushed_again(
+    found: Found, redis_server: RedisServer, waiting: str, pool: str
+) -> None:
+    """As after its runners got the release that can read it."""
+    Stack(pid=os.getpid(), redis_url=redis_server.url).write(found.files)
+    jobs = Jobs(connect(redis_server.url))
+    jobs.park(Parked(job=f"{found.sid}-4-1", pool=pool, reason="v2", payload=waiting))
+    (job,) = (letter for letter in letters(found) if letter.kind == "job")
+
+    if pool == "default":
+        assert requeue(found, job.ref) == job
+        assert jobs.queued("default") == {(found.sid, 4, 1)}
+        assert jobs.parked() == []
+    else:
+        with pytest.raises(UsageError, match="can't be queued"):
+            requeue(found, job.ref)
+        assert len(jobs.parked()) == 1
 
 
 def test_a_parked_job_of_a_session_is_listed_and_dropped(
