@@ -6,6 +6,7 @@ import secrets
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -92,7 +93,7 @@ class _View:
         """Something happened, or a moment has passed."""
         line = (
             f"{_clock(report.seconds)}   {report.faults:4d} faults   "
-            f"{report.experiments:4d} experiments decided   "
+            f"{report.experiments:4d} ideas decided   "
         )
         if matters:
             self._say(f"{line}{output.safe(what, 300)}")
@@ -122,27 +123,33 @@ class _View:
 
 
 def _summary(report: Report) -> None:
-    kinds = sorted(report.by_kind.items(), key=lambda item: -item[1])
-    faults = ", ".join(f"{name} {count}" for name, count in kinds)
-    verdicts = ", ".join(f"{name} {count}" for name, count in report.verdicts.items())
-    more = len(report.problems) - SHOWN_PROBLEMS
-    lines = [
-        f"faults       {report.faults} in {_clock(report.seconds).strip()}: {faults}",
-        f"experiments  {report.experiments}: {verdicts}",
-        f"ledger       {report.rows} rows, {report.attempts} attempts, "
-        f"{report.superseded} superseded; {report.starts} starts of the stack",
-        f"size         {report.disk_mb:g} MB on disk; memory "
-        + ", ".join(f"{name} {mb:.0f} MB" for name, mb in report.memory_mb.items()),
-        f"recounted    lost {report.lost}   doubled {report.doubled}   orphans {report.orphans}",
-        *(f"  !          {output.safe(what, 300)}" for what in report.problems[:SHOWN_PROBLEMS]),
-        *([f"  !          and {more} more: --json has them all"] if more > 0 else []),
-        f"session      {report.session_dir}",
-        f"seed         {report.seed}",
-    ]
     from overnight.cli import words
 
-    for line in lines:
+    for line in _facts(report):
         output.say("\n".join(words.fold(line, output.width())))
+
+
+def _facts(report: Report) -> list[str]:
+    """A line a subject; its facts stand three spaces apart."""
+    kinds = sorted(report.by_kind.items(), key=lambda item: -item[1])
+    more = len(report.problems) - SHOWN_PROBLEMS
+    subjects = {
+        "faults": [f"{report.faults} in {_clock(report.seconds).strip()}", *_counts(kinds)],
+        "ideas": [f"{report.experiments} decided", *_counts(report.verdicts.items())],
+        "ledger": [f"{report.rows} rows", f"{report.attempts} attempts",
+                   f"{report.superseded} superseded", f"{report.starts} starts of the stack"],
+        "memory": [f"{name} {mb:.0f} MB" for name, mb in report.memory_mb.items()],
+        "disk": [f"{report.disk_mb:g} MB   {report.session_dir}"],
+        "counted": [f"lost {report.lost}", f"doubled {report.doubled}",
+                    f"orphans {report.orphans}", f"seed {report.seed}"],
+    }  # fmt: skip
+    lines = [f"  {subject:<9} {'   '.join(facts)}" for subject, facts in subjects.items()]
+    lines += [f"  {'!':<9} {output.safe(what, 300)}" for what in report.problems[:SHOWN_PROBLEMS]]
+    return lines + ([f"  !         and {more} more: --json has them all"] if more > 0 else [])
+
+
+def _counts(items: Iterable[tuple[str, int]]) -> list[str]:
+    return [f"{name} {count}" for name, count in items]
 
 
 def _clock(seconds: float) -> str:

@@ -16,6 +16,8 @@ from types import FrameType
 from typing import Any
 
 from overnight.contracts.errors import InfrastructureError
+from overnight.contracts.untrusted import one_line
+from overnight.ledger.stamp import utc_label
 from overnight.sessions.torture import leftovers, recount
 from overnight.sessions.torture.faults import Fault, draw
 from overnight.sessions.torture.observer import Observer
@@ -23,7 +25,7 @@ from overnight.sessions.torture.repository import prepare, surroundings
 from overnight.sessions.torture.victim import MissedError, Victim
 
 TICK_SECONDS = 0.05
-PACE_SECONDS = 0.9  #: between two faults, on the average
+PACE_SECONDS = 1.1  #: between two faults, on the average
 AIM_SECONDS = 5.0  #: a fault waits so long for what it is aimed at to be up
 BASELINE_SECONDS = 90.0
 HEAL_SECONDS = 60.0  #: for what stands still or is full to be as it was
@@ -191,6 +193,8 @@ class Torture:
         report = self.report
         report.faults += 1
         report.by_kind[fault.name] = report.by_kind.get(fault.name, 0) + 1
+        with (self._victim.folder / "faults.log").open("a", encoding="utf-8") as log:
+            log.write(f"{utc_label()} {one_line(said, 300)}\n")
         self._tell(said, self._figures(), False)
         return True
 
