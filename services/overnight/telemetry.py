@@ -20,6 +20,7 @@ from overnight.contracts.untrusted import strip_terminal
 
 log = structlog.get_logger()
 
+MAX_FILE_BYTES = 8 * 1024**2  #: at the start; a larger log becomes `<name>.1`
 MAX_VALUE_CHARS = 8000  #: of one logged text; the rest is cut
 _MAX_DEPTH = 6
 
@@ -126,6 +127,8 @@ def _stream(to: Path | TextIO | None) -> TextIO:
         return to
     try:
         to.parent.mkdir(exist_ok=True)
+        if to.exists() and to.stat().st_size > MAX_FILE_BYTES:
+            to.replace(to.with_name(f"{to.name}.1"))
         return to.open("a", encoding="utf-8", buffering=1)
     except OSError as error:
         raise InfrastructureError(f"{to}: {error.strerror}") from error

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter
 
 from overnight import telemetry
+from overnight.contracts.errors import InfrastructureError
 
 
 @pytest.fixture(autouse=True)
@@ -172,3 +173,30 @@ def test_a_port_that_is_taken_is_a_warning_and_no_crash() -> None:
     assert endpoint is None
     (line,) = lines(stream)
     assert (line["event"], line["level"]) == ("metrics_endpoint_failed", "warning")
+
+
+def test_a_full_disk_costs_log_lines_and_nothing_else() -> None:
+    telemetry.configure("recorder", to=Path("/dev/full"))
+    for number in range(2000):
+        structlog.get_logger().warning("disk_full", number=number)
+        logging.getLogger("other").warning("of a library")
+    telemetry.configure("recorder", to=io.StringIO())  # closes it
+
+
+def test_a_log_that_cant_be_opened_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "x.log").mkdir()
+    with pytest.raises(InfrastructureError, match=r"x\.log: Is a directory"):
+        telemetry.configure("supervisor", to=tmp_path / "x.log")
+
+
+def test_a_log_that_has_grown_too_large_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(telemetry, "MAX_FILE_BYTES", 10)
+    (tmp_path / "x.log").write_text("more than ten bytes\n")
+    telemetry.configure("supervisor", to=tmp_path / "x.log")
+    structlog.get_logger().info("new")
+    telemetry.configure("supervisor", to=io.StringIO())
+
+    assert (tmp_path / "x.log.1").read_text() == "more than ten bytes\n"
+    assert '"new"' in (tmp_path / "x.log").read_text()

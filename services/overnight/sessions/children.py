@@ -148,10 +148,11 @@ class Child:
 
     def last_reason(self) -> str:
         """The last thing that its log gives as a reason; one line for the user."""
-        try:
-            lines = self.log_path.read_bytes()[-20_000:].decode(errors="replace").splitlines()
-        except OSError:
-            return ""
+        end = b""
+        for path in (self._older_log, self.log_path):
+            with contextlib.suppress(OSError):
+                end = (end + path.read_bytes())[-20_000:]
+        lines = end.decode(errors="replace").splitlines()
         for line in reversed(lines):
             try:
                 event = json.loads(line)
@@ -179,6 +180,10 @@ class Child:
         if not data:
             self._close_ready()
 
+    @property
+    def _older_log(self) -> Path:
+        return self.log_path.with_name(f"{self.log_path.name}.1")
+
     def _bound_log(self) -> None:
         """A full log becomes `<name>.1` in place of the one before. It is copied, since the child
         goes on writing to the file that it has; a line that comes meanwhile may be lost."""
@@ -186,13 +191,12 @@ class Child:
         if now < self._log_look_at:
             return
         self._log_look_at = now + LOG_LOOK_SECONDS
-        kept = self.log_path.with_name(f"{self.log_path.name}.1")
         with contextlib.suppress(OSError):  # a full disk, most likely: tried again
             if self.log_path.stat().st_size > LOG_BYTES:
-                kept.unlink(missing_ok=True)
+                self._older_log.unlink(missing_ok=True)
                 with self.log_path.open("rb") as full:
                     full.seek(-LOG_BYTES, os.SEEK_END)
-                    kept.write_bytes(full.read(LOG_BYTES))
+                    self._older_log.write_bytes(full.read(LOG_BYTES))
                 os.truncate(self.log_path, 0)
 
     def _close_ready(self) -> None:

@@ -92,3 +92,29 @@ def test_a_log_that_cannot_be_written_is_our_fault(tmp_path: Path, lifeline: int
     child = _child(tmp_path / "absent", lifeline, "pass")
     with pytest.raises(InfrastructureError, match="toy"):
         child.start()
+
+
+def test_the_log_of_a_service_is_bounded_and_keeps_its_end(
+    tmp_path: Path, lifeline: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("overnight.sessions.children.LOG_BYTES", 20_000)
+    monkeypatch.setattr("overnight.sessions.children.LOG_LOOK_SECONDS", 0.02)
+    code = """
+import sys, time
+for number in range(40_000):
+    print(f"line {number:06d}", flush=number % 100 == 0)
+    number % 2000 or time.sleep(0.1)
+"""
+    child = _child(tmp_path, lifeline, code, service=False)
+    child.start()
+    largest = 0
+    while child.poll() is None:
+        largest = max(largest, sum(path.stat().st_size for path in tmp_path.iterdir()))
+        time.sleep(0.005)
+
+    assert largest < 200_000  # it wrote 480,000
+    assert {path.name for path in tmp_path.iterdir()} == {"toy.log", "toy.log.1"}
+    kept = (tmp_path / "toy.log.1").read_text() + (tmp_path / "toy.log").read_text()
+    assert kept.endswith("line 039999\n")
+    assert child.last_reason() == "line 039999"
+    assert (tmp_path / "toy.log.1").stat().st_size <= 20_000
