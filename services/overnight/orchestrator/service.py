@@ -142,9 +142,9 @@ class Orchestrator:
         if pending is None:
             return False
         if pending.sent_at is None or now - pending.sent_at >= self._timing.resend_seconds:
-            pending.sent_at = now
             reach(Step(f"orchestrator:send-{pending.message.kind.value}"))
             self._ports.ledger.send(pending.message)
+            pending.sent_at = now  # not before: what was refused is tried, and told, again soon
         ack = self._ports.ledger.ack(pending.message.key)
         if ack is None:
             return False

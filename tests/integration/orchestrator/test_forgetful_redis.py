@@ -8,6 +8,7 @@ import pytest
 from tests.integration.orchestrator.redis_world import POOL, RedisWorld
 from tests.unit.ledger.history_of import SID
 
+from overnight.contracts.errors import InfrastructureError
 from overnight.contracts.status import RowKind
 from overnight.jobqueue import keys
 from overnight.jobqueue.connection import connect
@@ -77,3 +78,18 @@ def test_a_dead_runners_lease_is_cut_down_by_the_next_look(
 
     assert queue.look([(1, 1)]).leased == {(1, 1)}
     assert client.pttl(keys.lease(SID, 1, 1)) <= 500
+
+
+def test_a_message_that_redis_refuses_is_tried_and_told_each_time(
+    redis_server: RedisServer,
+) -> None:
+    """And not only when it would be sent again: nobody would hear that we wait."""
+    world = RedisWorld(redis_server, experiments=1)
+    redis_server.client().execute_command("REPLICAOF", "127.0.0.1", "1")
+    world.orchestrator.step(0.0)  # decides what to send
+    for now in (0.1, 0.2, 0.3):
+        with pytest.raises(InfrastructureError, match="it is a replica"):
+            world.orchestrator.step(now)
+    redis_server.client().execute_command("REPLICAOF", "NO", "ONE")
+    world.settle()
+    world.close()
