@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -114,6 +115,17 @@ class RedisStage:
             fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
             ticks += int(fields[11]) + int(fields[12])
         return ticks / os.sysconf("SC_CLK_TCK")
+
+    def wakeups(self) -> int:
+        """Of all threads of the services so far: how often one had waited and went on."""
+        count = 0
+        for process in self.services().values():
+            assert process is not None
+            for task in Path(f"/proc/{process.pid}/task").iterdir():
+                with contextlib.suppress(OSError):
+                    found = re.search(r"^voluntary.*:\s+(\d+)", (task / "status").read_text(), re.M)
+                    count += int(found[1]) if found else 0
+        return count
 
     def waiting(self) -> dict[str, str]:
         """What `status` shows: service -> reason."""

@@ -30,6 +30,7 @@ FORM = os.environ.get("NOTHING_LOST_FORM", "small")
 OUTAGE_SECONDS = 2.0  #: more than two leases
 SMALL = 4  #: faults of the small form
 MOST_CPU = 0.35  #: CPU-seconds a second of all services together; one that spins takes 1
+MOST_WAKEUPS = 400  #: a second; measured: 26 to 183
 MOST_CONNECTIONS = 150  #: a second; one that spins opens thousands
 
 
@@ -185,7 +186,7 @@ def test_whatever_becomes_of_redis_the_session_goes_on_by_itself(session: RedisS
 def _go_through(session: RedisStage, fault: Fault) -> str:
     session.wait_for(session.stage.training, "a candidate trains")
     services, cpu, began = session.services(), session.cpu_seconds(), time.monotonic()
-    connections = session.proxy.connections
+    connections, wakeups = session.proxy.connections, session.wakeups()
     fault.on(session)
     if fault.waits is not None:
         pattern = fault.waits
@@ -193,6 +194,7 @@ def _go_through(session: RedisStage, fault: Fault) -> str:
     keep_for(OUTAGE_SECONDS, began)
     lasted = time.monotonic() - began
     used = (session.cpu_seconds() - cpu) / lasted
+    woken = (session.wakeups() - wakeups) / lasted
     opened = (session.proxy.connections - connections) / lasted
     decided = session.decided()
     fault.off(session)
@@ -205,6 +207,7 @@ def _go_through(session: RedisStage, fault: Fault) -> str:
     assert opened < MOST_CONNECTIONS, f"{opened:.0f} connections a second"
     if fault.waits is not None:
         assert used < MOST_CPU, f"{used:.2f} CPU-seconds a second while waiting"
-    return (
-        f"on {lasted:.1f} s, next decision {healed:.1f} s after, CPU {used:.2f}, {opened:.0f} c/s"
+        assert woken < MOST_WAKEUPS, f"{woken:.0f} wake-ups a second while waiting"
+    return f"on {lasted:.1f} s, next decision {healed:.1f} s after, " + (
+        f"CPU {used:.2f}, {woken:.0f} wake-ups/s, {opened:.0f} connections/s"
     )
