@@ -13,7 +13,8 @@ from overnight.faultpoints import Step
 REPO = Path(__file__).resolve().parents[2]
 SERVICES = REPO / "services" / "overnight"
 ROOMS = (
-    "orchestrator", "recorder", "runner", "ledger", "jobqueue", "executors", "snapshots", "sessions",
+    "orchestrator", "recorder", "runner", "ledger", "jobqueue", "executors", "snapshots",
+    "sessions",
 )  # fmt: skip
 NOT_STEPS = ("sessions.torture.",)  #: strikes sessions, is none
 
@@ -22,10 +23,10 @@ NOT_STEPS = ("sessions.torture.",)  #: strikes sessions, is none
 BESIDE = {
     "ledger.writer.LedgerWriter._stage_head": Step.RECORDER_STAGED,
     "ledger.writer.LedgerWriter._catch_up_head": Step.RECORDER_STARTED,
-    "ledger.writer._sync_folder": Step.RECORDER_STARTED,
+    "ledger.writer.sync_folder": Step.RECORDER_STARTED,
     "recorder.exports._written": Step.RECORDER_REBUILD,
     "recorder.exports._sync_folder": Step.RECORDER_REBUILD,
-    "recorder.repair._replace": Step.REPAIR_CUT,
+    "recorder.repair._write": Step.REPAIR_CUT,
     "ledger.aside.keep_aside": Step.REPAIR_KEPT,
     "recorder.repair._keep_original": Step.REPAIR_KEPT,
     "jobqueue.jobs.Jobs.push": Step.ORCHESTRATOR_PUSHED,
@@ -39,6 +40,7 @@ BESIDE = {
     "executors.fallback.BareCage.launch": Step.RUNNER_LAUNCHED,
     "executors.guardian.start": Step.RUNNER_LAUNCHED,
     "executors.namespaces.NamespaceCage._spawn": Step.RUNNER_LAUNCHED,
+    "executors.collect._copy": Step.RUNNER_COLLECTED,
     "executors.tree.remove_tree": Step.RUNNER_EMPTIED,
     "snapshots.export._lay_out": Step.RUNNER_EXPORTED,
     "snapshots.store.SnapshotStore._make": Step.SUPERVISOR_BASE,
@@ -51,6 +53,7 @@ HARMLESS = {
     "recorder.exports._quarantine": "a rename of a file that is rebuilt in any case",
     "runner.durable.Outbox._set_aside": "one rename; before it, the same file is refused again",
     "runner.durable.ClaimFile.read": "one rename of a file that nobody can read",
+    "runner.quarantine.Notice.post": "posted again at each start; what counts is looked at anew",
     "runner.hardware.DeviceLock.acquire": "the pid in a lock file is for people",
     "ledger.lock.hold": "the pid in a lock file is for people",
     "ledger.writer.LedgerWriter._take_back": "cuts what `_heal_tail` would cut",
