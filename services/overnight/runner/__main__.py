@@ -78,6 +78,8 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
         hardware=hardware_class(),
         environ=environ,
         device=options.device,
+        disk_bytes=settings.disk_mb * 1024**2,
+        disk_files=settings.disk_files,
     )
     flags = Flags(connection)
     lines = Lines(
@@ -96,7 +98,7 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
         metrics=endpoint.url if endpoint else None,
         isolation=bench.executor.isolation,
     )
-    runner.recover()
+    lifeline.Patience(life, options.ready_fd).until_done(runner.recover)
     metrics.ready()
     Thread(
         target=_beat, args=(life, flags, identity.sid, options.slot, metrics), daemon=True

@@ -13,6 +13,7 @@ import structlog
 
 from overnight.contracts import wire
 from overnight.contracts.errors import InfrastructureError, WireError
+from overnight.contracts.execution import Sandbox
 from overnight.contracts.experiment import ExperimentJob, ExperimentResult
 from overnight.contracts.rows import LedgerMessage
 from overnight.contracts.status import Status
@@ -190,18 +191,22 @@ class Runner:
         the idea, and would use up one attempt after the other.
         """
         said = False
+
+        def on_sandbox(sandbox: Sandbox) -> None:
+            if said:
+                self._say_waiting(None)
+            holder.attach(sandbox)
+
         for pause in chain(DISK_RETRY_SECONDS, repeat(DISK_RETRY_SECONDS[-1])):
             try:
                 self._claim.write(job)
-                if said:
-                    self._say_waiting(None)
             except InfrastructureError as error:
                 result, reason = None, str(error)
             else:
                 reach(Step.RUNNER_CLAIMED)
                 log.info("attempt_started", experiment_id=job.id, attempt=job.attempt)
                 with self._life.patient(job.wall_seconds):
-                    result = run_attempt(self._bench, job, holder.attach)
+                    result = run_attempt(self._bench, job, on_sandbox)
                 holder.detach()
                 if result.status is not Status.INFRA or result.reason != DISK:
                     return result
