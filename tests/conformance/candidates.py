@@ -145,6 +145,8 @@ ask("environment of 1", lambda: open("/proc/1/environ", "rb").read().decode() or
 ask("root of 1", lambda: os.listdir("/proc/1/root/etc") and None)
 x86 = os.uname().machine == "x86_64"
 call("ptrace", 101 if x86 else 117, 16, 1, 0, 0)
+call("process_vm_readv", 310 if x86 else 270, 1, 0, 0, 0, 0, 0)
+call("process_vm_writev", 311 if x86 else 271, 1, 0, 0, 0, 0, 0)
 call("unshare", 272 if x86 else 97, 0x10000000)
 call("clone", 56 if x86 else 220, 0x10000000 | 17, 0, 0, 0, 0)
 call("mount", 165 if x86 else 40, 0, 0, 0, 0, 0)
@@ -153,6 +155,8 @@ call("io_uring", 425, 1, 0)
 call("clock_settime", 227 if x86 else 112, 0, 0)
 ask("kill 1", lambda: os.kill(1, 9))
 ask("setuid 0", lambda: os.setuid(0) if os.getuid() else 1 / 0)
+answers["interfaces"] = [name for _, name in socket.if_nameindex()]
+ask("dns", lambda: socket.getaddrinfo("example.org", 80) and None)
 answers["uid"] = os.getuid()
 answers["pids"] = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
 answers["fds"] = sorted(os.listdir("/proc/self/fd"))
@@ -195,4 +199,47 @@ os.unlink("data/a.txt")
 open("data/b.txt", "r+").write("B")
 os.chmod("data", 0o700)
 os.rename("data", "other")
+"""
+
+#: Fills the disk with files that are each small enough.
+FILLS_FILES = """
+import itertools, os, time
+for number in itertools.count():
+    folder = (".", os.environ["OVERNIGHT_OUT"])[number % 2]
+    with open(f"{folder}/f{number}", "wb") as file:
+        file.write(b"x" * (4 << 20))
+    time.sleep(0.01 if number < 24 else 1)
+"""
+
+#: The same with files that have no name any more.
+FILLS_UNLINKED = """
+import os, time
+held = []
+for number in range(24):
+    held.append(open("f", "wb"))
+    held[-1].write(b"x" * (4 << 20))
+    held[-1].flush()
+    os.unlink("f")
+time.sleep(600)
+"""
+
+#: The same where no path reaches.
+FILLS_DEEP_DOWN = """
+import os, time
+for _ in range(40):
+    os.mkdir("d" * 200)
+    os.chdir("d" * 200)
+    os.chmod(".", 0o700)
+for number in range(24):
+    with open(f"f{number}", "wb") as file:
+        file.write(b"x" * (4 << 20))
+time.sleep(600)
+"""
+
+#: Nothing but names.
+FILLS_INODES = """
+import time
+for number in range(5000):
+    open(f"f{number}", "w").close()
+time.sleep(600)
 """

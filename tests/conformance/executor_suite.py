@@ -1,4 +1,7 @@
-"""What every executor must do, walls or not. Subclass it and provide the `executor` fixture."""
+"""What every executor must do, walls or not. Subclass it and provide the `executor` fixture.
+
+A test whose docstring begins with P and a number shows that row of the abuse catalogue.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from tests.conformance.bench import LABELS, Bench, alive, digest, groups, traces
 from tests.conformance.driver import begin, end
 
 from overnight.contracts.errors import SandboxUnavailableError
-from overnight.contracts.execution import Deadline, Execution, Executor, Exit, Sandbox
+from overnight.contracts.execution import Deadline, Execution, Executor, Exit, Limits, Sandbox
 
 KILL_SECONDS = 2.0  #: after a deadline or a runner's death nothing may be alive
 
@@ -115,6 +118,7 @@ class ExecutorSuite:
         assert 0 <= execution.kill_latency_seconds < KILL_SECONDS
 
     def test_the_deadline_kills_the_whole_process_tree(self, bench: Bench) -> None:
+        """P07: signals ignored. P08: double forks, sessions of their own."""
         mark = f"mark-{os.urandom(8).hex()}"
         before: list[int] = []
 
@@ -135,6 +139,7 @@ class ExecutorSuite:
         assert until(lambda: not alive(mark), KILL_SECONDS)
 
     def test_what_lingers_when_the_command_has_ended_is_ended(self, bench: Bench) -> None:
+        """P08: daemons."""
         mark = f"mark-{os.urandom(8).hex()}"
         code = candidates.NASTY.partition("signal.signal(signal.SIGTERM")[0]
         execution = bench.run(code, mark).execution
@@ -263,6 +268,7 @@ class ExecutorSuite:
             assert bench.run(code).text() == "[]\n[]\n'' ['train.py']\n"
 
     def test_a_flood_is_bounded_on_disk_and_in_memory(self, bench: Bench) -> None:
+        """P05."""
         flood = "import os\nwhile True: os.write(1, b'0123456789abcdef' * 4096)"
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         run = bench.run(flood, wall=2.0)
@@ -277,6 +283,7 @@ class ExecutorSuite:
         assert grown_kib < 200 * 1024
 
     def test_one_huge_line_keeps_its_start_and_its_end(self, bench: Bench) -> None:
+        """P06."""
         code = (
             "import os\n"
             "os.write(1, b'start')\n"
@@ -292,14 +299,17 @@ class ExecutorSuite:
         assert run.log.startswith(b"startxxx")
         assert run.log.endswith(b"xxxend")
 
-    def test_a_full_disk_under_the_log_is_our_fault_and_ends_the_command(
+    def test_a_full_disk_under_the_log_costs_lines_of_it_and_nothing_else(
         self, bench: Bench
     ) -> None:
-        mark = f"mark-{os.urandom(8).hex()}"
-        with bench.box(candidates.SLEEPER, mark, log_path=Path("/dev/full")) as box:
-            with pytest.raises(SandboxUnavailableError, match=r"run\.log: No space left"):
-                box.wait()
-            assert until(lambda: not alive(mark), KILL_SECONDS)
+        heard: list[bytes] = []
+        with bench.box("print('heard', flush=True)", log_path=Path("/dev/full")) as box:
+            execution = box.sandbox.wait(
+                Deadline(wall_seconds=20), lambda _, chunk: heard.append(chunk)
+            )
+
+        assert (execution.exit, execution.exit_code) == (Exit.EXITED, 0)
+        assert b"".join(heard) == b"heard\n"
 
     def test_an_output_sink_that_fails_ends_the_command(self, bench: Bench) -> None:
         mark = f"mark-{os.urandom(8).hex()}"
@@ -315,6 +325,7 @@ class ExecutorSuite:
     def test_only_plain_files_within_limits_are_collected(
         self, bench: Bench, tmp_path: Path
     ) -> None:
+        """P20."""
         limits = bench.spec(()).limits.__class__(out_bytes=100)
         with bench.box(candidates.TRAPS, limits=limits) as box:
             assert box.wait().execution.exit_code == 0
@@ -328,6 +339,99 @@ class ExecutorSuite:
         assert {name for name in found if not (tmp_path / "into" / name).is_dir()} == set(wanted)
         assert (tmp_path / "into/b.bin").read_bytes() == b"b" * 20
         assert not any(p.is_symlink() for p in (tmp_path / "into").rglob("*"))
+
+    @pytest.mark.parametrize(
+        ("greedy", "words"),
+        [
+            (candidates.FILLS_FILES, "64 MiB"),
+            (candidates.FILLS_UNLINKED, "64 MiB"),
+            (candidates.FILLS_DEEP_DOWN, "64 MiB"),
+            (candidates.FILLS_INODES, "3000 files"),
+        ],
+        ids=["files", "unlinked", "deep", "inodes"],
+    )
+    def test_files_of_the_whole_sandbox_are_limited(
+        self, bench: Bench, greedy: str, words: str
+    ) -> None:
+        """P03: total of all files. P04: how many."""
+        limits = Limits(disk_bytes=64 << 20, disk_files=3000)
+        execution = bench.run(greedy, wall=30, limits=limits).execution
+
+        assert execution.exit is Exit.DISK
+        assert words in execution.over
+        assert execution.survivors == 0
+
+    def test_what_stays_within_its_disk_is_left_alone(self, bench: Bench) -> None:
+        code = "import time; open('x', 'wb').write(b'x' * (32 << 20)); time.sleep(1.5)"
+        limits = Limits(disk_bytes=64 << 20, disk_files=100)
+
+        assert bench.run(code, limits=limits).execution.exit_code == 0
+
+    def test_open_files_are_limited(self, bench: Bench) -> None:
+        """P10."""
+        code = (
+            "import errno\n"
+            "held = []\n"
+            "try:\n"
+            "    while True: held.append(open('/dev/null'))\n"
+            "except OSError as error: print(errno.errorcode[error.errno], len(held))\n"
+        )
+        words = bench.run(code, limits=Limits(open_files=256)).text().split()
+
+        assert words[0] == "EMFILE"
+        assert 200 < int(words[1]) < 256
+
+    def test_no_way_of_writing_makes_a_file_that_is_too_large(self, bench: Bench) -> None:
+        """P13: fallocate, truncate, and a core dump."""
+        code = (
+            "import errno, os, resource, signal\n"
+            "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+            "file = os.open('x', os.O_RDWR | os.O_CREAT)\n"
+            "for grow in (lambda: os.posix_fallocate(file, 0, 80 << 20),\n"
+            "             lambda: os.ftruncate(file, 80 << 20),\n"
+            "             lambda: os.pwrite(file, b'x', 80 << 20)):\n"
+            "    try: grow(); print('grown')\n"
+            "    except OSError as error: print(errno.errorcode[error.errno])\n"
+            "print(resource.getrlimit(resource.RLIMIT_CORE))\n"
+        )
+        run = bench.run(code, limits=Limits(file_bytes=64 << 20))
+
+        assert run.text("stdout").split("\n")[:4] == ["EFBIG"] * 3 + ["(0, 0)"]
+
+    def test_a_candidate_that_changes_its_own_clock_changes_no_time_of_ours(
+        self, bench: Bench
+    ) -> None:
+        """P14."""
+        code = (
+            "import time\n"
+            "began = time.monotonic()\n"
+            "for name in ('time', 'monotonic', 'perf_counter', 'process_time'):\n"
+            "    setattr(time, name, lambda: 0.0)\n"
+            "time.sleep(0.5)\n"
+        )
+        execution = bench.run(code, env={"LD_PRELOAD": "/nowhere.so"}).execution
+
+        assert 0.5 <= execution.wall_seconds < 10
+        assert execution.stalled_seconds == execution.asleep_seconds == 0
+
+    def test_holes_stay_holes_when_a_file_is_collected(self, bench: Bench, tmp_path: Path) -> None:
+        code = (
+            "import os\n"
+            "with open(os.environ['OVERNIGHT_OUT'] + '/x', 'wb') as file:\n"
+            "    file.write(b'start'); file.seek(500 << 20); file.write(b'middle')\n"
+            "    file.truncate(1 << 30)\n"
+        )
+        with bench.box(code) as box:
+            assert box.wait().execution.exit_code == 0
+            (taken,) = box.sandbox.collect(tmp_path / "into")
+        copy = tmp_path / "into" / "x"
+
+        assert taken.size_bytes == copy.stat().st_size == 1 << 30
+        assert copy.stat().st_blocks * 512 < 1 << 20
+        with copy.open("rb") as file:
+            assert file.read(6) == b"start\0"
+            file.seek(500 << 20)
+            assert file.read(7) == b"middle\0"
 
     def test_what_a_command_does_to_its_tree_never_reaches_the_snapshot(self, bench: Bench) -> None:
         tree = bench.snapshot({"train.py": candidates.VANDAL, "data/a.txt": "a", "data/b.txt": "b"})

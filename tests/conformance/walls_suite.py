@@ -1,4 +1,7 @@
-"""What an executor must keep a candidate from, where its sandboxes have walls."""
+"""What an executor must keep a candidate from, where its sandboxes have walls.
+
+A test whose docstring begins with P and a number shows that row of the abuse catalogue.
+"""
 
 from __future__ import annotations
 
@@ -84,6 +87,10 @@ class WallsSuite:
         self, bench: Bench, services: dict[str, Listener], canaries: list[Path],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip
+        """P14: the clock. P15: ptrace and process_vm. P16: kill(1). P17: secrets, metadata.
+
+        P18: every way out. P19: frozen files, mounts.
+        """
         monkeypatch.setenv("REDIS_PASSWORD", SECRET)
         unreadable = ["/etc/shadow", "/root/.bashrc", "/run", "/var", "/sys/fs/cgroup", "/home"]
         unreadable += [str(p) for p in canaries] + [str(services["redis"].address), "/proc/1/mem"]
@@ -107,7 +114,10 @@ class WallsSuite:
             "metadata": "ENETUNREACH",
         }
         assert answers["vsock"] == "EAFNOSUPPORT"
-        assert [answers[n] for n in ("ptrace", "unshare", "clone", "mount")] == ["EPERM"] * 4
+        forbidden = ("ptrace", "process_vm_readv", "process_vm_writev", "unshare", "clone",
+                     "mount", "clock_settime")  # fmt: skip
+        assert {n: answers[n] for n in forbidden} == dict.fromkeys(forbidden, "EPERM")
+        assert answers["interfaces"] == ["lo"]
         assert answers["rename the frozen file's parent"] == "EBUSY"
         assert answers["write /w/lib/harness.py"] == "EROFS"
         assert len(answers["pids"]) <= 4
@@ -252,6 +262,7 @@ class WallsSuite:
         assert run.text().splitlines()[:2] == [f"{home}/.venv False", "1"]
 
     def test_fork_stops_at_the_process_limit(self, bench: Bench) -> None:
+        """P01."""
         code = (
             "import os, time\n"
             "count = 0\n"
@@ -267,7 +278,37 @@ class WallsSuite:
         assert words[0] == "Resource temporarily unavailable", run.text()
         assert 20 < int(words[1]) <= 40
 
+    def test_threads_stop_at_the_process_limit(self, bench: Bench) -> None:
+        """P10."""
+        code = (
+            "import threading, time\n"
+            "count = 0\n"
+            "try:\n"
+            "    while count < 500:\n"
+            "        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+            "        count += 1\n"
+            "except RuntimeError as error: print(count, flush=True)\n"
+        )
+        count = int(bench.run(code, limits=Limits(pids=40)).text("stdout"))
+
+        assert 20 < count <= 40
+
+    def test_a_candidate_that_kills_all_it_can_see_ends_only_itself(self, bench: Bench) -> None:
+        """P16: kill(-1)."""
+        bystander = subprocess.Popen(["sleep", "60"])
+        code = "import os; print('going', flush=True); os.kill(-1, 9); os.kill(os.getpid(), 9)"
+        try:
+            run = bench.run(code)
+            assert bystander.poll() is None
+        finally:
+            bystander.kill()
+            bystander.wait()
+
+        assert (run.execution.exit, run.execution.signal) == (Exit.EXITED, 9)
+        assert run.execution.survivors == 0
+
     def test_memory_of_the_whole_sandbox_is_limited(self, bench: Bench) -> None:
+        """P02."""
         code = (
             "import os, time\n"
             "if os.fork():\n"
@@ -296,6 +337,7 @@ class WallsSuite:
         assert 200 << 20 < peak < 400 << 20
 
     def test_sizes_of_files_and_of_the_temporary_folders_are_limited(self, bench: Bench) -> None:
+        """P03: one file, /tmp, /dev/shm. P13."""
         code = (
             "import errno, signal\n"
             "for path, size in (('/tmp/x', 40), ('/dev/shm/x', 40), ('x', 80)):\n"

@@ -61,6 +61,8 @@ class RunnerSettings(ServiceSettings):
     lease_seconds: Seconds = 15.0  #: life of a lease that is not renewed
     renew_seconds: Seconds = 5.0  #: between two renewals
     resend_seconds: Seconds = 2.0  #: between two tries to deliver a result
+    disk_mb: Annotated[int, Field(ge=64)] = 20480  #: a candidate's files; at most half the free
+    disk_files: Annotated[int, Field(ge=1000)] = 1_000_000  #: how many they may be
     hang_seconds: Seconds = 300.0  #: silent for so long beyond a deadline, it is started again
     metrics_port: Port = 0
 

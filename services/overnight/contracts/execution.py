@@ -16,6 +16,7 @@ class Exit(StrEnum):
     DEADLINE_WALL = "deadline_wall"  #: we killed it: wall-clock deadline on our monotonic clock
     DEADLINE_CPU = "deadline_cpu"  #: we killed it: CPU-seconds of the whole sandbox
     OOM = "oom"  #: the kernel killed something in it for memory (cgroup oom_kill counted)
+    DISK = "disk"  #: we killed it: its files took more than it may have
     KILLED = "killed"  #: we killed it for another reason (cancel, lost lease, shutdown)
 
 
@@ -27,6 +28,8 @@ class Limits:
     pids: int = 512
     tmp_bytes: int = 2 * 1024**3  #: size of /tmp and of /dev/shm, each
     file_bytes: int = 4 * 1024**3  #: largest single file
+    disk_bytes: int | None = 20 * 1024**3  #: all files in its folders together, while it runs
+    disk_files: int | None = 1_000_000  #: how many there may be
     out_bytes: int = 2 * 1024**3  #: total that `collect` takes from /out
     open_files: int = 4096
     log_head_bytes: int = 1024**2  #: run.log keeps this much of the start ...
@@ -78,6 +81,7 @@ class Execution:
     log_truncated: bool
     start_seconds: float  #: from start() to the command running
     stalled_seconds: float = 0.0  #: nobody watched for so long: the runner was stopped
+    over: str = ""  #: with Exit.DISK: what it took, in words
     asleep_seconds: float = 0.0  #: the host slept for so long, which no duration counts
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -113,10 +114,24 @@ def _take(folder: int, name: str, target: Path, limit_bytes: int) -> int | None:
 
 
 def _copy(source: int, copy: int, size: int) -> int:
-    done = 0
-    while done < size and (chunk := os.read(source, min(CHUNK_BYTES, size - done))):
-        view = memoryview(chunk)
-        while view:
-            view = view[os.write(copy, view) :]
-        done += len(chunk)
-    return done
+    """Data where the source has data and holes where it has holes."""
+    end = 0
+    while end < size:
+        try:
+            start = os.lseek(source, end, os.SEEK_DATA)
+            end = min(size, os.lseek(source, start, os.SEEK_HOLE))
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                break  # nothing but a hole from here on
+            raise
+        os.lseek(source, start, os.SEEK_SET)
+        os.lseek(copy, start, os.SEEK_SET)
+        while start < end and (chunk := os.read(source, min(CHUNK_BYTES, end - start))):
+            view = memoryview(chunk)
+            while view:
+                view = view[os.write(copy, view) :]
+            start += len(chunk)
+        if start < end:
+            break  # it became shorter
+    os.ftruncate(copy, size)
+    return size

@@ -25,6 +25,7 @@ from overnight.contracts.execution import (
 from overnight.executors.cage import Cage, Ending, unavailable
 from overnight.executors.collect import collect
 from overnight.executors.cpu import CpuMeter
+from overnight.executors.diskwatch import DiskWatch, Quota
 from overnight.executors.pipes import BoundedLog, Pump
 from overnight.executors.records import Record, UserSlot
 from overnight.executors.standstill import Standstill
@@ -59,6 +60,7 @@ class LocalSandbox:
         self._destroyed = False
         self._launched = False
         self._start_called = math.nan
+        self._over = ""
 
     def start(self, snapshot: Path) -> None:
         """Fill the private copy, set the walls up and bring the command to its gate."""
@@ -89,7 +91,7 @@ class LocalSandbox:
             if self._switch.pressed_at is None:
                 self._cage.open(deadline.wall_seconds)
                 reach(Step.RUNNER_TRAINING)
-            seen = Supervision(
+            supervision = Supervision(
                 cage=self._cage,
                 pump=Pump(*self._cage.streams(), output, on_output),
                 switch=self._switch,
@@ -98,11 +100,14 @@ class LocalSandbox:
                 meter=meter,
                 seen=Watched(started),
                 still=still,
-            ).run()
+            )
+            with self._disk_watch():
+                seen = supervision.run()
             return replace(
                 self._execution(seen, deadline, meter, output),
                 stalled_seconds=round(still.stalled_seconds, 3),
                 asleep_seconds=round(still.asleep_seconds, 3),
+                over=self._over,
             )
         except BaseException:
             self.kill()  # nobody watches it any more
@@ -113,7 +118,19 @@ class LocalSandbox:
 
     def kill(self) -> None:
         """End it now; `wait` then returns Exit.KILLED."""
-        self._switch.press()
+        self._end(Exit.KILLED)
+
+    def _disk_watch(self) -> DiskWatch:
+        limits = self._spec.limits
+        quota = Quota(limits.disk_bytes, limits.disk_files)
+        return DiskWatch(self._holdings.place.scratch, quota, self._cage.members, self._too_much)
+
+    def _too_much(self, over: str) -> None:
+        self._over = over
+        self._end(Exit.DISK)
+
+    def _end(self, why: Exit) -> None:
+        self._switch.press(why)
         with self._lock:
             if self._launched and not self._destroyed:
                 self._cage.kill()
@@ -181,8 +198,8 @@ class LocalSandbox:
             return seen.killed, Ending(exit_code=None, signal=None)
         if self._switch.pressed_at is not None:
             # The kill emptied it before the loop saw the wish.
-            seen.killed, seen.due = Exit.KILLED, self._switch.pressed_at
-            return Exit.KILLED, Ending(exit_code=None, signal=None)
+            seen.killed, seen.due = self._switch.wish, self._switch.pressed_at
+            return self._switch.wish, Ending(exit_code=None, signal=None)
         if self._cage.oom_kills():
             with contextlib.suppress(SandboxUnavailableError):
                 return Exit.OOM, self._cage.ending()

@@ -29,16 +29,18 @@ class KillSwitch:
         self._reader, self._writer = os.pipe()
         self._lock = threading.Lock()
         self.pressed_at: float | None = None  #: monotonic
+        self.wish = Exit.KILLED  #: why
 
     @property
     def descriptor(self) -> int:
         """Readable once it was pressed."""
         return self._reader
 
-    def press(self) -> None:
-        """Idempotent."""
+    def press(self, wish: Exit = Exit.KILLED) -> None:
+        """Idempotent: the first wish counts."""
         with self._lock:
             if self.pressed_at is None:
+                self.wish = wish
                 self.pressed_at = time.monotonic()
                 if self._writer >= 0:
                     os.write(self._writer, b"!")
@@ -111,7 +113,7 @@ class Supervision:
         reason: Exit | None = None
         due = now
         if self.switch.pressed_at is not None:
-            reason, due = Exit.KILLED, self.switch.pressed_at
+            reason, due = self.switch.wish, self.switch.pressed_at
         elif now >= wall_end and not self._has_ended():
             reason, due = Exit.DEADLINE_WALL, wall_end
         elif now >= self._next_cpu and self._is_over_cpu(now):

@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
@@ -37,6 +37,8 @@ from overnight.snapshots.store import SnapshotStore
 log = structlog.get_logger()
 
 MEMORY_SHARE = 0.8  #: of the machine's memory, for a candidate without `memory_mb`
+LEAST_DISK_BYTES = 256 * 1024**2  #: a full disk is the host's fault, and shows as such
+LEAST_DISK_FILES = 10_000
 KEPT_TREES = 8  #: exported parents that a runner keeps
 DISK = "disk"  #: reason: our disk is full or failing; the same attempt may be tried again
 OUT_LOST = "out_lost"  #: flag: what lay in /out could not be kept
@@ -54,6 +56,8 @@ class Bench:
     hardware: str
     environ: Mapping[str, str]
     device: str = "cpu:0"
+    disk_bytes: int = 20 * 1024**3  #: all files of a candidate while it runs; see also `_disk`
+    disk_files: int = 1_000_000
 
 
 @dataclass
@@ -207,8 +211,18 @@ def _spec(bench: Bench, job: ExperimentJob, work: Path, snapshot: Path) -> Sandb
         scratch=work / "sandbox",
         log_path=log_path,
         network=job.network,
-        limits=Limits(memory_bytes=memory),
+        limits=replace(_disk(bench, work), memory_bytes=memory),
     )
+
+
+def _disk(bench: Bench, folder: Path) -> Limits:
+    """At most half of what is free now, so that no candidate takes the disk from all others."""
+    status = os.statvfs(folder)
+    free_bytes, free_files = status.f_bavail * status.f_frsize, status.f_favail
+    space = min(bench.disk_bytes, max(LEAST_DISK_BYTES, free_bytes // 2))
+    # Some file systems make inodes as they are needed, and say 0.
+    files = bench.disk_files if not status.f_files else min(bench.disk_files, free_files // 2)
+    return Limits(disk_bytes=space, disk_files=max(LEAST_DISK_FILES, files))
 
 
 def _most_memory() -> int:

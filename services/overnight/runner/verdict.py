@@ -39,6 +39,7 @@ _DISK = re.compile(
     r"|PytorchStreamWriter failed writing",
     re.IGNORECASE,
 )
+_OPEN_FILES = re.compile(r"too many open files|\[Errno (?:24|23)\]", re.IGNORECASE)
 _ASKED = re.compile(r"EOF when reading a line")
 _BY_TYPE = {
     "SyntaxError": "syntax",
@@ -150,6 +151,8 @@ def _verdict(
             )
         case Exit.DEADLINE_WALL:
             return _wall(execution, job, phase)
+        case Exit.DISK:
+            return _crash("disk", f"killed: it took {execution.over}", None, "killed")
         case Exit.OOM:
             failure = _failure(parsed.error_tail, tail)
             detail = "killed by the kernel: the sandbox was out of memory"
@@ -218,6 +221,8 @@ def _reason_of(words: str) -> str:
         return "oom"
     if _DISK.search(words):
         return "disk"
+    if _OPEN_FILES.search(words):
+        return "open_files"
     return "asked_for_input" if _ASKED.search(words) else "exit_code"
 
 

@@ -123,6 +123,22 @@ def test_c1_06_scientific_notation() -> None:
     assert judge(b"val_bpb: 9.97e-01\n").metric == 0.997
 
 
+def test_a_candidate_that_took_too_much_disk_is_a_crash_that_says_what() -> None:
+    verdict = judge(exit=Exit.DISK, exit_code=None, over="more than 64 MiB of disk")
+
+    assert (verdict.status, verdict.reason) == (Status.CRASH, "disk")
+    assert verdict.detail == "killed: it took more than 64 MiB of disk"
+    assert verdict.signature == "disk:killed"
+
+
+def test_open_files_that_ran_out_are_named(tmp_path: Path) -> None:
+    script = "held = []\nwhile True: held.append(open('/dev/null'))\n"
+    verdict = run(tmp_path, script, prelude="ulimit -n 64")
+
+    assert (verdict.status, verdict.reason) == (Status.CRASH, "open_files")
+    assert "Too many open files" in verdict.detail
+
+
 @pytest.mark.parametrize("text", ["0,997", "1,234.5", "0.997 bpb", "99.7%"])
 def test_c1_07_units_and_separators_are_refused_with_the_raw_text(text: str) -> None:
     verdict = judge(f"val_bpb: {text}\n".encode())
