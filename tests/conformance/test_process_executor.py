@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conformance.bench import Bench, Box, Listener
+from tests.conformance import candidates
+from tests.conformance.bench import Bench, Box, Listener, alive
+from tests.conformance.driver import end
 from tests.conformance.executor_suite import ExecutorSuite
 from tests.conformance.walls_suite import LIBRARY, WallsSuite
 
 from overnight import plugins
 from overnight.contracts.execution import Executor
+from overnight.executors.survivors import descendants
 
 AS_ROOT = os.geteuid() == 0
 AS_USER = Path(__file__).with_name("as_user.py")
@@ -129,3 +133,24 @@ class TestWithoutWalls(Built, ExecutorSuite):
     isolation = "none"
     cpu_sources = ("proc",)
     more = {"isolation": "none"}  # noqa: RUF012 - read only
+
+    def test_what_outlives_a_killed_runner_and_its_guardian_is_ended_by_the_next(
+        self, bench: Bench, options: dict[str, Any]
+    ) -> None:
+        """Nothing ties such processes to anybody: only their environment tells whose they are."""
+        mark = f"mark-{os.urandom(8).hex()}"
+        driver = self._drive(bench, options, (candidates.NASTY, mark), wall=60)
+        try:
+            assert driver.stdout is not None
+            assert b"ready" in driver.stdout.readline()
+            guardians = [p for p in descendants(driver.pid) if p not in alive(mark)]
+            assert len(guardians) >= 1
+            for pid in (driver.pid, *guardians):
+                os.kill(pid, signal.SIGKILL)
+            driver.wait()
+            assert alive(mark), "they outlived both"
+
+            assert bench.executor.reconcile({}).ended == 1
+            assert alive(mark) == []
+        finally:
+            end(driver)
