@@ -67,65 +67,66 @@ def test_each_service_alone_outlives_being_cut_off(session: RedisStage) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_a_result_after_a_partition_is_superseded_and_kept(as_shipped: RedisStage) -> None:
-    """A is cut off until its lease has run out and B has the next attempt; both finish."""
+def test_of_two_answers_one_is_accepted_and_the_other_is_kept(as_shipped: RedisStage) -> None:
     session = as_shipped
     with Proxy(session.server.socket) as way:
-        session.start(40.0 if LONG else 3.0, {"r0": way.url}, prefetch=0)
-        session.wait_for(lambda: session.trains("r0"), "r0 trains", 200)
-        began = time.monotonic()
-        way.cut()
-        lost = _attempt_of(session, "r0")
-        session.wait_for(lambda: _is_issued(session, lost[0], lost[1] + 1), "issued again", 60)
-        again = (lost[0], lost[1] + 1)
-        session.wait_for(lambda: _attempt_of(session, "r1") == again, "B has it", 120)
-        keep_for(60.0 if LONG else OUTAGE_SECONDS, began)
-        session.wait_for(lambda: not session.trains("r0"), "A's candidate ends meanwhile")
-        way.fair()
-        session.wait_for(lambda: _superseded(session, lost), "A's result arrives late", 60)
-        session.wait_for(lambda: _final(session, lost[0]), "B's result is accepted", 250)
+        session.start(40.0 if LONG else 1.0, {"r0": way.url}, prefetch=0)
+        cut_off = _cut_off_until_another_has_it(session, way)
+        unheard = _lose_the_ack(session, way)
         session.drain(200)
 
-    late, accepted = _superseded(session, lost)[0], _final(session, lost[0])[0]
-    assert late["sender"] == "r0"
+    late, [accepted] = _superseded(session, cut_off)[0], _final(session, cut_off[0])
+    assert (late["sender"], late["attempt"]) == ("r0", cut_off[1])
+    assert (accepted["sender"], accepted["attempt"]) == ("r1", cut_off[1] + 1)
     assert late["status"] == "scored"
     assert late["metric"] == accepted["metric"], "it keeps its payload"
-    assert (accepted["sender"], accepted["attempt"]) == ("r1", lost[1] + 1)
-    assert late["attempt"] == lost[1]
+    assert [body["sender"] for body in _superseded(session, unheard)] == ["orchestrator"]
+    assert [body["sender"] for body in _final(session, unheard[0])] == ["r0"]
+    assert not _is_issued(session, unheard[0], unheard[1] + 1), "no second attempt was needed"
 
 
-@pytest.mark.timeout(120)
-def test_a_result_whose_ack_got_lost_is_accepted_once(session: RedisStage) -> None:
+def _cut_off_until_another_has_it(session: RedisStage, way: Proxy) -> tuple[int, int]:
+    """A's lease runs out and B has the next attempt; both finish, A's result arrives late."""
+    session.wait_for(lambda: session.trains("r0"), "r0 trains", 200)
+    began = time.monotonic()
+    way.cut()
+    fence = _attempt_of(session, "r0")
+    again = (fence[0], fence[1] + 1)
+    session.wait_for(lambda: _is_issued(session, *again), "issued again", 60)
+    session.wait_for(lambda: _attempt_of(session, "r1") == again, "B has it", 120)
+    keep_for(60.0 if LONG else OUTAGE_SECONDS, began)
+    session.wait_for(lambda: not session.trains("r0"), "A's candidate ends meanwhile")
+    way.fair()
+    session.wait_for(lambda: _superseded(session, fence), "A's result arrives late", 60)
+    session.wait_for(lambda: _final(session, fence[0]), "B's result is accepted", 250)
+    return fence
+
+
+def _lose_the_ack(session: RedisStage, way: Proxy) -> tuple[int, int]:
     """The other order: A's result comes first. That A is lost, said a moment later by an
     orchestrator which could not know, is superseded; A finds its ack when it hears again."""
-    with Proxy(session.server.socket) as way:
-        session.start(1.0, {"r0": way.url})
-        recorder = session.stage.service("recorder")
-        assert recorder is not None
-        session.wait_for(lambda: session.trains("r0"), "r0 trains")
-        lost = _attempt_of(session, "r0")
-        recorder.kill(signal.SIGSTOP)
-        key = f"result:{lost[0]}:{lost[1]}:r0"
-        stream = f"overnight:{session.sid}:ledger.in"
-        session.wait_for(lambda: _waits(session, stream, key), "A's result waits")
-        way.deafen()
-        said = own_result(*lost, Status.INFRA, "lost")
-        session.admin.xadd(stream, {"key": said.key, "message": wire.encode(said)})
-        began = time.monotonic()
-        recorder.kill(signal.SIGCONT)
-        session.wait_for(lambda: _final(session, lost[0]), "A's result is accepted")
-        keep_for(OUTAGE_SECONDS, began)
-        outbox = session.stage.root / "runners" / "r0" / "outbox"
-        assert [file.suffix for file in outbox.iterdir()] == [".json"], "A does not know it"
-        way.fair()
-        decided = session.decided()
-        session.wait_for(lambda: session.decided() > decided, "it goes on", SOON_SECONDS)
-        session.wait_for(lambda: not list(outbox.glob("*.json")), "A knows it", SOON_SECONDS)
-        session.drain()
-
-    assert [body["sender"] for body in _superseded(session, lost)] == ["orchestrator"]
-    assert [body["sender"] for body in _final(session, lost[0])] == ["r0"]
-    assert not _is_issued(session, lost[0], lost[1] + 1), "no second attempt was needed"
+    recorder = session.stage.service("recorder")
+    assert recorder is not None
+    session.wait_for(lambda: session.trains("r0"), "r0 trains", 200)
+    fence = _attempt_of(session, "r0")
+    recorder.kill(signal.SIGSTOP)
+    key = f"result:{fence[0]}:{fence[1]}:r0"
+    stream = f"overnight:{session.sid}:ledger.in"
+    session.wait_for(lambda: _waits(session, stream, key), "A's result waits", 200)
+    way.deafen()
+    said = own_result(*fence, Status.INFRA, "lost")
+    session.admin.xadd(stream, {"key": said.key, "message": wire.encode(said)})
+    began = time.monotonic()
+    recorder.kill(signal.SIGCONT)
+    session.wait_for(lambda: _final(session, fence[0]), "A's result is accepted")
+    keep_for(OUTAGE_SECONDS, began)
+    outbox = session.stage.root / "runners" / "r0" / "outbox"
+    assert [file.suffix for file in outbox.iterdir()] == [".json"], "A does not know it"
+    way.fair()
+    decided = session.decided()
+    session.wait_for(lambda: not list(outbox.glob("*.json")), "A knows it", SOON_SECONDS)
+    session.wait_for(lambda: session.decided() > decided, "it goes on", 200)
+    return fence
 
 
 def _attempt_of(session: RedisStage, slot: str) -> tuple[int, int]:

@@ -143,7 +143,7 @@ def test_a_job_that_can_not_be_started_yet_is_kept_and_not_parked(
 
     worker.worker._take = take_then_refuse
     Jobs(connect(redis_server.url)).push("default", make_job(1))
-    time.sleep(2.5)  # more tries than a job has that is itself at fault
+    time.sleep(1.8)  # more tries than a job has that is itself at fault
     assert worker.ids == []
     client.execute_command(*off[state])
 
