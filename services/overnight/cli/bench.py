@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from overnight.sessions.torture.driver import Report
 
 MINUTES = 5.0
+INTERRUPTED = 130  #: as a second Ctrl-C ends `run`
 SHOWN_PROBLEMS = 20
 SAY_SECONDS = 10.0  #: between two lines of figures
 CLEAR_LINE = "\r\x1b[2K"
@@ -60,6 +61,9 @@ def torture(
     view.head(plan.seed, plan.folder)
     try:
         report = Torture(plan, view.tell).run()
+    except KeyboardInterrupt:
+        output.fail("interrupted: all is killed, nothing was recounted")
+        raise typer.Exit(INTERRUPTED) from None
     finally:
         view.clear()
     if as_json:
