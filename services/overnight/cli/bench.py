@@ -62,6 +62,7 @@ def torture(
     try:
         report = Torture(plan, view.tell).run()
     except KeyboardInterrupt:
+        view.clear()
         output.fail("interrupted: all is killed, nothing was recounted")
         raise typer.Exit(INTERRUPTED) from None
     finally:
