@@ -18,6 +18,7 @@ import time
 import zlib
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import redis
 from benchmarks.reliability.system import System
@@ -49,6 +50,7 @@ def plant(client: redis.Redis, queue: str, touch: str, ids: tuple[str, str]) -> 
     """A call of os.system, and a pickle that makes one when it is loaded, into any rq queue."""
     call = json.dumps(["os.system", None, [f"touch {touch}"], {}]).encode()
     for id, data in zip(ids, (call, pickle.dumps(Touch(touch))), strict=True):
+        fields: dict[Any, Any]  # as redis-py's types want it
         fields = {"data": zlib.compress(data), "origin": queue, "status": "queued",
                   "created_at": "2026-01-01T00:00:00.000000Z", "timeout": "60"}  # fmt: skip
         client.hset(f"rq:job:{id}", mapping=fields)
