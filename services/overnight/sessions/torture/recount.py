@@ -103,16 +103,10 @@ def row_hash(row: Row) -> str:
     return hashlib.sha256((row["prev"] + canonical(plain)).encode()).hexdigest()
 
 
-def _typed(row: Row) -> bool:
-    texts = ("prev", "hash", "key", "session", "kind", "ts")
-    return all(isinstance(row[name], str) for name in texts) and isinstance(row["body"], dict)
-
-
-def _sealed(row: Row, line: bytes) -> bool:
-    try:
-        return bool(row["hash"] == row_hash(row)) and canonical(row).encode() == line
-    except ValueError:  # a number that is none, or a lone surrogate
-        return False
+def _is_row(row: object) -> bool:
+    return isinstance(row, dict) and set(row) == ROW_FIELDS and all(
+        isinstance(row[name], str) for name in ROW_FIELDS - {"v", "seq", "body"}
+    )  # fmt: skip
 
 
 def read_ledger(root: Path) -> tuple[list[Row], list[Finding]]:
@@ -134,16 +128,17 @@ def read_ledger(root: Path) -> tuple[list[Row], list[Finding]]:
     for number, line in enumerate(lines, start=1):
         try:
             row = json.loads(line)
+            fits = _is_row(row) and row["hash"] == row_hash(row) and canonical(row).encode() == line
         except (ValueError, RecursionError):
             row = None
-        if not isinstance(row, dict) or set(row) != ROW_FIELDS or not _typed(row):
+        if not _is_row(row):
             bad(f"row {number} is no row")
             break
         if row["seq"] != number:
             bad(f"row {number} has seq {row['seq']}")
         if row["prev"] != prev:
             bad(f"row {number} does not hang on the row before")
-        if not _sealed(row, line):
+        if not fits:
             bad(f"row {number}: the hash does not fit")
         prev = row["hash"]
         rows.append(row)
