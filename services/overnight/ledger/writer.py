@@ -91,7 +91,7 @@ class LedgerWriter:
             prev=self.state.hash,
         )
         line = to_line(row)
-        self._check_untouched()
+        self._check_untouched(self._size)
         try:
             self._stage_head(row.seq, row.hash)
             reach(Step.RECORDER_STAGED)
@@ -117,11 +117,13 @@ class LedgerWriter:
 
         Raises:
             InfrastructureError: the disk still refuses.
+            LedgerError: the file is not the one that we left.
         """
         row = self._unsettled
         if row is None:
             return None
         line = to_line(row)
+        self._check_untouched(self._size + len(line))
         try:
             self._stage_head(row.seq, row.hash)
             _write_at(self._files.ledger, line, self._size)
@@ -143,7 +145,7 @@ class LedgerWriter:
         self.state.apply(row)
         reach(Step.RECORDER_APPENDED)
 
-    def _check_untouched(self) -> None:
+    def _check_untouched(self, size: int) -> None:
         """A ledger that was moved, deleted or cut under us would swallow rows nobody can read."""
         assert self._fd is not None  # a programming error
         try:
@@ -152,7 +154,7 @@ class LedgerWriter:
             raise LedgerError(f"{self._files.ledger}: {error.strerror}") from error
         if (named.st_dev, named.st_ino) != (ours.st_dev, ours.st_ino):
             raise LedgerError(f"{self._files.ledger} is another file than the one we write")
-        if ours.st_size != self._size:
+        if ours.st_size != size:
             raise LedgerError(
                 f"{self._files.ledger} was changed by somebody else while we wrote it"
             )

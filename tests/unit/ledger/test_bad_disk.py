@@ -221,6 +221,21 @@ def test_a_ledger_that_somebody_else_changed_gets_no_row(
     assert (files.ledger.read_bytes() if files.ledger.exists() else None) == after
 
 
+def test_a_ledger_that_vanishes_while_a_row_is_in_doubt_is_not_waited_for(
+    files: SessionFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = LedgerWriter(files, SID)
+    writer.open()
+    disk = Disk(monkeypatch, files.ledger)
+    disk.fsync_fails = True
+    with pytest.raises(InfrastructureError):
+        writer.append(RowKind.CONTROL, "control:1", PAUSE)
+    files.ledger.unlink()
+    with pytest.raises(LedgerError):
+        writer.settle()
+    writer.close()
+
+
 def test_quarantine_keeps_the_newest_of_each_name(tmp_path: Path) -> None:
     for number in range(KEPT_EACH + 5):
         keep_aside(tmp_path / "q", "torn-tail", f"{number}".encode())
