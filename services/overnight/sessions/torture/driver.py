@@ -25,7 +25,7 @@ from overnight.sessions.torture.repository import prepare, surroundings
 from overnight.sessions.torture.victim import MissedError, Victim
 
 TICK_SECONDS = 0.05
-PACE_SECONDS = 1.1  #: between two faults, on the average
+PACE_SECONDS = 0.9  #: between two faults, on the average
 AIM_SECONDS = 5.0  #: a fault waits so long for what it is aimed at to be up
 BASELINE_SECONDS = 90.0
 HEAL_SECONDS = 60.0  #: for what stands still or is full to be as it was
