@@ -141,25 +141,39 @@ class LocalSandbox:
             return collect(self._holdings.place.out, into, self._spec.limits.out_bytes)
 
     def destroy(self) -> None:
-        """Kill, free and remove everything but run.log."""
+        """Kill, free and remove everything but run.log.
+
+        Whatever fails, the record is let go: held by a runner that lives, it would look alive.
+        """
         with self._lock:
             if self._destroyed:
                 return
             self._destroyed = True
-            gone = self._cage.close()
-        self._switch.close()
-        reach(Step.RUNNER_EMPTIED)
+        gone = False
+        try:
+            with self._lock:
+                gone = self._cage.close()
+            self._switch.close()
+            reach(Step.RUNNER_EMPTIED)
+            gone = self._removed() and gone
+        except BaseException:
+            gone = False
+            raise
+        finally:
+            if gone:
+                self._holdings.record.remove()
+            else:
+                self._holdings.record.abandon()
+            if self._holdings.slot is not None:
+                self._holdings.slot.release()
+
+    def _removed(self) -> bool:
         try:
             self._holdings.place.remove()
         except OSError as error:
-            gone = False
             log.error("sandbox_not_removed", scratch=str(self._spec.scratch), error=str(error))
-        if gone:
-            self._holdings.record.remove()
-        else:
-            self._holdings.record.abandon()
-        if self._holdings.slot is not None:
-            self._holdings.slot.release()
+            return False
+        return True
 
     def _execution(
         self, seen: Watched, deadline: Deadline, meter: CpuMeter, output: BoundedLog
