@@ -21,9 +21,10 @@ def test_what_could_not_be_removed_is_nobodys_and_ended_by_the_next_look(
     def fail(place: Place) -> None:
         raise LookupError("a bug")
 
-    with monkeypatch.context() as patched, pytest.raises(LookupError):
+    with monkeypatch.context() as patched:
         patched.setattr(Place, "remove", fail)
-        sandbox.destroy()
+        with pytest.raises(LookupError):
+            sandbox.destroy()
     swept = executor.reconcile(LABELS)
 
     assert (swept.ended, swept.held, swept.stuck) == (1, 0, ())
