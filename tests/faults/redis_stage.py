@@ -53,6 +53,7 @@ class RedisStage:
     stage: Stage
     server: RedisServer
     proxy: Proxy
+    as_shipped: bool = False  #: its clocks, and the time limit for an answer
     play: Play = field(init=False)
     admin: redis.Redis = field(init=False)
 
@@ -67,8 +68,8 @@ class RedisStage:
         url = self.proxy.url if behind is None else self.server.url
         self.stage.environment |= {
             "PYTHONPATH": path,
-            "REDIS_URL": hasty(url),
-            "BEHIND": json.dumps({name: hasty(u) for name, u in (behind or {}).items()}),
+            "REDIS_URL": self._limited(url),
+            "BEHIND": json.dumps({name: self._limited(u) for name, u in (behind or {}).items()}),
             "OVERNIGHT_ORCHESTRATOR_MAX_ATTEMPTS": "100",
         }
         policy = {"prefetch": prefetch}
@@ -80,6 +81,12 @@ class RedisStage:
 
     def __post_init__(self) -> None:
         self.admin = self.server.client()  #: past the proxy, with all rights
+
+    def _limited(self, url: str) -> str:
+        """With a time limit of one second for an answer; five as shipped."""
+        if self.as_shipped:
+            return url
+        return f"{url}{'&' if '?' in url else '?'}socket_timeout=1&socket_connect_timeout=1"
 
     @property
     def sid(self) -> str:
@@ -166,17 +173,11 @@ def made_session(clocks: dict[str, str]) -> Iterator[RedisStage]:
             RedisServer(*users, persist=True) as server,
             Proxy(server.socket, login=f"{USER}:{PASSWORD}@") as proxy,
         ):
-            made = RedisStage(stage, server, proxy)
+            made = RedisStage(stage, server, proxy, as_shipped=not clocks)
             yield made
             made.admin.close()
     finally:
         stage.close()
-
-
-def hasty(url: str) -> str:
-    """The same with a time limit of one second for an answer, five as shipped."""
-    mark = "&" if "?" in url else "?"
-    return f"{url}{mark}socket_timeout=1&socket_connect_timeout=1"
 
 
 def keep_for(seconds: float, since: float) -> None:
