@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -50,6 +51,32 @@ class Watcher:
     on_tick: Callable[[SessionState], None] = lambda state: None
 
 
+class Asking:
+    """A wish, asked for in a thread until it is answered: the tree is tended meanwhile."""
+
+    def __init__(self, wish: Callable[[], object]) -> None:
+        self._wish = wish
+        self._error: OvernightError | None = None
+        self._thread = Thread(target=self._ask, daemon=True)
+        self._thread.start()
+
+    @property
+    def done(self) -> bool:
+        """Is it answered?"""
+        return not self._thread.is_alive()
+
+    def check(self) -> None:
+        """Raises what it was refused for."""
+        if self._error is not None:
+            raise self._error
+
+    def _ask(self) -> None:
+        try:
+            self._wish()
+        except OvernightError as error:
+            self._error = error
+
+
 class Supervisor:
     """Runs one opened session until its run is over. `run` must be called from the main thread."""
 
@@ -80,7 +107,9 @@ class Supervisor:
         hangup = signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:
             reach(Step.SUPERVISOR_OPENED)
-            self._start(read_end)
+            if not self._start(read_end):
+                self._watcher.on_event("killed", {})
+                return None
             return self._watch()
         finally:
             self._end_all()
@@ -92,7 +121,8 @@ class Supervisor:
 
     # -- starting -------------------------------------------------------------------------------
 
-    def _start(self, lifeline: int) -> None:
+    def _start(self, lifeline: int) -> bool:
+        """All of it; False when it was interrupted before anything could run."""
         try:
             self._files.service_logs.mkdir(exist_ok=True)
         except OSError as error:
@@ -106,9 +136,9 @@ class Supervisor:
         self._add("recorder", ("recorder", *common), lifeline)
         for child in self._children.values():
             child.start()
-        if self._opened.resumed and self._opened.state.run_state is not RunState.RUNNING:
-            self._wait_ready("recorder")
-            ask(url, self._opened.sid, ControlAction.RESUME, by="run", deadline_seconds=60.0)
+        closed = self._opened.state.run_state is not RunState.RUNNING
+        if self._opened.resumed and closed and not self._resume(url):
+            return False
         self._add("orchestrator", ("orchestrator", *common), lifeline)
         pool = self._opened.config.pools["default"]
         for index in range(self._opened.opening.runners):
@@ -120,6 +150,19 @@ class Supervisor:
                 reach(Step.SUPERVISOR_CHILD)
         self._write_stack()
         reach(Step.SUPERVISOR_STACK)
+        return True
+
+    def _resume(self, url: str) -> bool:
+        """Before the orchestrator, which would find the run over. False when interrupted."""
+        wish = partial(ask, url, self._opened.sid, ControlAction.RESUME, by="run")
+        asking = Asking(partial(wish, deadline_seconds=math.inf))
+        while not asking.done:
+            if self._interrupts:
+                return False
+            self._tend()
+            time.sleep(TICK_SECONDS)
+        asking.check()
+        return True
 
     def _add(self, name: str, words: tuple[str, ...], lifeline: int) -> None:
         argv = (*SERVICE_ENTRY, f"overnight.{words[0]}", *words[1:])
@@ -147,11 +190,6 @@ class Supervisor:
         spec = ChildSpec(name="redis", argv=argv, service=False)
         self._children["redis"] = self._child(spec, lifeline)
         return f"unix://{socket}?db=0"
-
-    def _wait_ready(self, name: str) -> None:
-        while not self._children[name].ready:
-            self._tend()
-            time.sleep(TICK_SECONDS)
 
     # -- watching -------------------------------------------------------------------------------
 
