@@ -4,6 +4,8 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 DEMO_ARGS ?=
 TEST_ARGS ?=
+# Most tests wait for processes; files of one module stay together.
+TEST_JOBS ?= 3
 # PyTorch's public index of CPU builds, tried on machines without a GPU; may be out of reach.
 TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
 
@@ -16,7 +18,7 @@ demo: setup  ## the whole system on the bundled track, live
 test: setup  ## all tests, against a real Redis and real processes
 	@sh ci/preflight.sh test $(PYTHON)
 	@$(MAKE) --no-print-directory lint
-	@$(BIN)/python -m pytest $(TEST_ARGS)
+	@$(BIN)/python -m pytest -q -n $(TEST_JOBS) --dist loadfile $(TEST_ARGS)
 
 setup: $(VENV)/.installed
 

@@ -17,6 +17,7 @@ if [ "$what" = test ]; then
     command -v redis-server >/dev/null 2>&1 || lack "redis-server (the tests use a real one)" "redis-server"
     if [ "$(uname -s)" = Linux ]; then
         command -v bwrap >/dev/null 2>&1 || lack "bwrap (the sandbox's namespaces)" "bubblewrap"
+        command -v faketime >/dev/null 2>&1 || lack "faketime (clocks that jump)" "faketime"
         command -v setpriv >/dev/null 2>&1 || lack "setpriv and prlimit" "util-linux"
     fi
 elif [ "$(uname -s)" = Linux ] && ! command -v bwrap >/dev/null 2>&1; then
