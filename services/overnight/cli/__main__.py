@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from overnight.cli import output, places, services
@@ -21,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _call(words)
     except OvernightError as error:
-        output.fail(places.as_called(str(error)))
+        output.fail(places.as_called(places.as_meant(str(error), words, Path.cwd())))
         return error.exit_code
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""

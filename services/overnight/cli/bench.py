@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from overnight.cli import output
+from overnight.cli import output, places
 from overnight.cli.numbers import amount, whole
 from overnight.cli.options import AsJson
 
@@ -47,15 +47,20 @@ def torture(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Random faults against a session of hostile candidates, recounted by an outside checker."""
+    """Strike a session with random faults, then recount it.
+
+    Its candidates are hostile, the recount is an outside checker's.
+    """
     from overnight.configuration import process_environ
     from overnight.contracts.errors import UsageError
     from overnight.sessions.torture.driver import Plan, Torture
+    from overnight.sessions.torture.repository import require_empty
 
     if sys.platform != "linux":
         raise UsageError("torture runs hostile code in namespaces: it needs Linux")
     seed = secrets.randbelow(2**31) if seed is None else seed
     folder = directory or Path(tempfile.mkdtemp(prefix="overnight-torture-"))
+    require_empty(folder.absolute())
     plan = Plan(minutes=minutes, seed=seed, folder=folder.absolute(), environ=process_environ())
     view = _View(minutes, quiet=as_json)
     view.head(plan.seed, plan.folder)
@@ -91,7 +96,8 @@ class _View:
     def head(self, seed: int, folder: Path) -> None:
         """The seed first: it is what one needs when something goes wrong."""
         self._say(f"torture   seed {seed}, {self._minutes:g} min of faults, in {folder}")
-        self._say(f"again     overnight bench torture --minutes {self._minutes:g} --seed {seed}")
+        again = f"overnight bench torture --minutes {self._minutes:g} --seed {seed}"
+        self._say(f"again     {places.as_called(again)}")
         self._say("          Ctrl-C ends the faults, then everything is recounted")
 
     def tell(self, what: str, report: Report, matters: bool) -> None:

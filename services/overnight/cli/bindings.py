@@ -44,7 +44,7 @@ def init(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find the bindings, each with its evidence, and write loop.run.yaml. Nothing else changes."""
+    """Find the bindings and write loop.run.yaml. Nothing else changes."""
     from overnight.configuration import process_environ
     from overnight.sessions.bindings import initialise
 

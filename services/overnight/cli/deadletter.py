@@ -19,7 +19,7 @@ Ref = Annotated[str, typer.Argument(metavar="REF", help="as `deadletter list` na
 Why = Annotated[str, typer.Option("--why", help="kept in the ledger")]
 
 deadletter = typer.Typer(
-    help="What was given up, parked or refused: list it, requeue it, drop it.",
+    help="What nobody tries again by itself: list, requeue or drop it.",
     no_args_is_help=True,
 )
 
@@ -57,7 +57,7 @@ def list_letters(tag: Tag = None, directory: Dir = HERE, as_json: AsJson = False
 def requeue(
     ref: Ref, tag: Tag = None, directory: Dir = HERE, why: Why = "", as_json: AsJson = False
 ) -> None:
-    """Try it anew: an experiment gets fresh attempts, a job is pushed again if it is readable."""
+    """Try it anew. An experiment gets fresh attempts, a readable job is pushed again."""
     from overnight.cli.services import quiet
     from overnight.sessions.deadletter import requeue as try_anew
 

@@ -43,7 +43,7 @@ def demo(
     runners: Runners = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a tiny language model and make it better, here, in a few minutes."""
+    """Make a tiny language model better. Here, in a few minutes."""
     from overnight.cli.running import Wish, carry_out
     from overnight.sessions.demo import check_can_train, prepare_demo
 

@@ -64,7 +64,7 @@ def _table(state: SessionState, chosen: list[ExperimentState], runners: int | No
 
 
 def show(which: Which, tag: Tag = None, directory: Dir = HERE, as_json: AsJson = False) -> None:
-    """One experiment: hypothesis, verdict, numbers, diff and the end of its log."""
+    """One experiment: its idea, verdict, numbers, diff and log."""
     from overnight.sessions.experiments import detail, find_experiment
     from overnight.sessions.view import standing
 
@@ -112,7 +112,7 @@ def _facts(facts: dict[str, Any], metric: str, undecided: str) -> None:
 def diff(
     which: Which, tag: Tag = None, directory: Dir = HERE, raw: Raw = False, as_json: AsJson = False
 ) -> None:
-    """What it changed against its parent; best: against the baseline."""
+    """What it changed against its parent. best: against the baseline."""
     from overnight.contracts.untrusted import strip_terminal
     from overnight.sessions.experiments import BEST, find_experiment
     from overnight.sessions.experiments import diff as difference
@@ -156,7 +156,7 @@ def log(
     raw: Raw = False,
     as_json: AsJson = False,
 ) -> None:
-    """The end of what it printed, without what could drive a terminal."""
+    """The end of what it printed. Without what could drive a terminal."""
     from overnight.sessions.experiments import find_experiment, log_tail
 
     found = session(directory, tag)

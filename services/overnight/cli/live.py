@@ -104,7 +104,7 @@ class LiveView:
             files=head.files,
             state=state,
             closed=closed,
-            seconds=time.monotonic() - self._started,
+            seconds=None if head.watched else time.monotonic() - self._started,
             here=head.here,
             failed=failed,
         )

@@ -7,19 +7,44 @@ import re
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 #: `overnight VERB` in a sentence of ours, be it a hint or an error's fix.
 _CALL = re.compile(
     r"(?<![\w/.-])overnight (?=(?:demo|init|run|status|watch|results|show|diff|log|wait|pause"
-    r"|resume|drain|stop|up|down|verify|ledger|deadletter|--help)\b)"
+    r"|resume|drain|stop|up|down|verify|ledger|deadletter|bench|--help)\b)"
 )
+#: An error's fix that means the session which was asked for, up to where --dir has its place.
+_FIX = re.compile(r"\bovernight (?:deadletter (?:list|drop \S+)|ledger repair|up)(?=`|$)")
 
 
 def as_called(text: str, *, elsewhere: bool = False) -> str:
     """*text* with its commands as they work from here; *elsewhere*: after a `cd` too."""
     command = called(sys.argv[0], shutil.which("overnight"), Path.cwd(), elsewhere=elsewhere)
     return _CALL.sub(lambda _: f"{command} ", text)
+
+
+def as_meant(text: str, argv: Sequence[str], here: Path) -> str:
+    """An error's *text* whose fix works from *here*: it names the session that *argv* named."""
+    named = _named(argv)
+    if not named:
+        return text
+    root = Path(os.path.normpath(here / named))
+    repo = root.parent if (root / "session.json").is_file() else root
+    option = "" if root == here else f" --dir {shlex.quote(named)}"
+    argument = "" if repo == here else f" {shlex.quote(shown(repo, here))}"
+    return _FIX.sub(lambda m: m[0] + (argument if m[0].endswith(" up") else option), text)
+
+
+def _named(argv: Sequence[str]) -> str | None:
+    """What --dir is given; nothing when it isn't."""
+    for at, word in enumerate(argv):
+        if word == "--dir" and at + 1 < len(argv):
+            return argv[at + 1]
+        if word.startswith("--dir="):
+            return word.removeprefix("--dir=")
+    return None
 
 
 def called(program: str, on_path: str | None, here: Path, *, elsewhere: bool = False) -> str:

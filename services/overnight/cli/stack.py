@@ -20,7 +20,7 @@ def up(
     maximum: options.Maximum = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start or resume a session in the background; `watch` follows it, `down` ends it."""
+    """Start or resume a session in the background. `watch` follows it."""
     words = [] if maximum is None else ["--max", str(maximum)]
     words += [] if tag is None else ["--tag", tag]
     raise typer.Exit(start_detached(repo, tag, words, as_json))

@@ -50,7 +50,7 @@ def stop(
     ] = 120.0,
     as_json: AsJson = False,
 ) -> None:
-    """End what runs as cancelled (it runs again on resume), then close."""
+    """Cancel what runs, then close. It runs again with the next `run`."""
     from overnight.contracts.status import ControlAction
 
     _ask(directory, tag, ControlAction.STOP, why, as_json, wait=timeout if wait else None)

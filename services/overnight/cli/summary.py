@@ -30,7 +30,7 @@ class Ending:
     files: SessionFiles
     state: SessionState
     closed: SessionClosed | None  #: None: it was killed, or can't go on
-    seconds: float
+    seconds: float | None  #: None: it ran elsewhere, nobody here knows
     here: Path
     failed: bool = False
 
@@ -120,10 +120,8 @@ def _headline(ending: Ending) -> str:
         return f"baseline failed: {_why_failed(ending)}; fix it and run again"
     if closed is not None and closed.outcome == "exhausted":
         why = f" ({one_line(closed.detail, 200)})"
-    return (
-        f"{word}{why}: {words.ideas(decided)} in {words.duration(ending.seconds)}, "
-        f"{lost} lost, {running}"
-    )
+    took = "" if ending.seconds is None else f" in {words.duration(ending.seconds)}"
+    return f"{word}{why}: {words.ideas(decided)}{took}, {lost} lost, {running}"
 
 
 def _why_failed(ending: Ending) -> str:

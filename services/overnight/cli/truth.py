@@ -9,7 +9,7 @@ from overnight.cli.options import HERE, AsJson, Dir, Tag, session
 
 
 def verify(tag: Tag = None, directory: Dir = HERE, as_json: AsJson = False) -> None:
-    """Check the ledger: chain, head, every rule and every decision. Exit 1 when it is not ok."""
+    """Check the ledger and derive every decision again. Exit 1 when not ok."""
     from overnight.sessions.verify import verify as check
 
     found = check(session(directory, tag).files.root)
@@ -29,7 +29,7 @@ ledger = typer.Typer(help="The ledger's own verbs.", no_args_is_help=True)
 
 @ledger.command()
 def repair(tag: Tag = None, directory: Dir = HERE, as_json: AsJson = False) -> None:
-    """Go on from the last whole row; the original is kept in quarantine/."""
+    """Cut a damaged ledger after its last whole row. quarantine/ keeps it."""
     from overnight.recorder.repair import repair as mend
 
     found = session(directory, tag)

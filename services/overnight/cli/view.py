@@ -48,6 +48,7 @@ class Head:
     runners: int
     here: Path
     resumed: bool = False
+    watched: bool = False  #: it runs elsewhere: how long is not known here
     before: SessionState | None = None  #: of a resumed one, as it is taken up
     best: float | None = None
     branch: str | None = None

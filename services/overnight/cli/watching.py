@@ -91,6 +91,7 @@ def _head(found: Found, state: SessionState) -> Head:
         metric=state.config.metric.name if state.config else "metric",
         runners=runners if isinstance(runners, int) else 64,
         here=here,
+        watched=True,
         lines=(_first_line(found, state, here),),
         best=state.metric_of(state.incumbent),
         branch=state.opened.branch if state.opened else None,

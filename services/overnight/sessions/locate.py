@@ -41,14 +41,18 @@ def find_session(directory: Path, tag: str | None = None) -> Found:
     Raises:
         UsageError: there is none; names the fix.
     """
+    others: list[str] = []
     for root in _roots(directory):
         candidates = sessions_beside(root)
+        others += [c.tag for c in candidates]
         if tag is not None:
             candidates = [c for c in candidates if c.tag == tag]
         else:
             candidates = [c for c in candidates if c.files.root == root] or candidates
         if candidates:
             return candidates[0]
+    if others:
+        raise UsageError(f"no session {tag!r} in {directory}: there is {', '.join(others[:5])}")
     wanted = f"session {tag!r}" if tag else "session"
     raise UsageError(f"no {wanted} in {directory}: start one with `overnight run`, or give --dir")
 

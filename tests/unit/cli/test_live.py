@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from overnight.cli.live import LiveView
 from overnight.cli.view import Head, Ready
-from overnight.contracts.rows import Control
+from overnight.contracts.rows import Control, SessionClosed
 from overnight.contracts.status import ControlAction, RowKind, Status
 from overnight.ledger.chain import link
 from overnight.ledger.files import SessionFiles
@@ -89,3 +90,16 @@ def test_only_a_persons_resume_is_shown(capsys: pytest.CaptureFixture[str]) -> N
     view.close()
 
     assert capsys.readouterr().out.splitlines()[1:] == ["  !     resume (by ann)"]
+
+
+@pytest.mark.parametrize(("watched", "wanted"), [(True, False), (False, True)])
+def test_who_only_watched_does_not_tell_how_long_it_took(
+    watched: bool, wanted: bool, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    view = LiveView()
+    view.opened(replace(head(watched=watched), files=SessionFiles(tmp_path)))
+    view.ended(earlier(), SessionClosed(outcome="done"), failed=False)
+    view.close()
+    headline = next(t for t in capsys.readouterr().out.splitlines() if t.startswith("done: "))
+
+    assert (" in 0.0 s, " in headline) is wanted

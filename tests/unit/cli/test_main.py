@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from overnight.cli import experiment, services
 from overnight.cli.__main__ import main
 from overnight.contracts.errors import InfrastructureError, LedgerError, UsageError
+from overnight.ledger.files import SessionFiles
 
 HEAVY = ("optuna", "libcst", "rq", "redis", "pydantic", "prometheus_client", "structlog", "yaml")
 READS_ONLY = ("optuna", "libcst", "rq", "redis", "prometheus_client", "git")
@@ -137,3 +139,44 @@ def test_the_verbs_of_this_version_are_all_there(capsys: pytest.CaptureFixture[s
         "pause", "resume", "drain", "wait", "verify", "up", "down", "orchestrator", "runner",
         "recorder",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [[], ["bench"], ["ledger"], ["deadletter"]])
+def test_the_help_cuts_off_no_sentence(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--help"]) == 0
+    listed = capsys.readouterr().out.split("Commands:")[1]
+
+    assert "..." not in listed
+
+
+@pytest.mark.parametrize("kind", ["full", "file", "below a file"])
+def test_torture_takes_an_empty_folder_only_and_says_so_before_anything_else(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    given = {"full": tmp_path, "file": file, "below a file": file / "x"}[kind]
+
+    assert main(["bench", "torture", "--dir", str(given)]) == 2
+    out, err = capsys.readouterr()
+
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.endswith(": give --dir another folder\n")
+
+
+def test_a_mistyped_tag_is_told_which_there_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for tag in ("nov1", "nov2"):
+        files = SessionFiles(tmp_path / ("sandbox" if tag == "nov1" else f"sandbox-{tag}"))
+        files.root.mkdir()
+        identity = {"v": 1, "sid": "0123456789abcdef"[:12], "tag": tag}
+        files.identity.write_text(json.dumps(identity))
+
+    assert main(["status", "nov3", "--dir", str(tmp_path)]) == 2
+    assert capsys.readouterr().err == (
+        f"overnight: no session 'nov3' in {tmp_path}: there is nov1, nov2\n"
+    )

@@ -231,6 +231,39 @@ def test_only_commands_in_a_sentence_are_named_anew(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
+    ("text", "argv", "wanted"),
+    [
+        ("no stack runs: overnight up", ["stop"], "no stack runs: overnight up"),
+        ("no stack: overnight up", ["stop", "--dir", "d x"], "no stack: overnight up 'd x'"),
+        ("no stack runs: overnight up", ["stop", "--dir=."], "no stack runs: overnight up"),
+        ("x; run `overnight ledger repair`", ["run", "--dir", "d"],
+         "x; run `overnight ledger repair --dir d`"),
+        ("see `overnight deadletter list`", ["deadletter", "drop", "--dir", "d"],
+         "see `overnight deadletter list --dir d`"),
+        ("then: overnight deadletter drop job-1", ["--dir", "d"],
+         "then: overnight deadletter drop job-1 --dir d"),
+        ("start one with `overnight run`, or give --dir", ["status", "--dir", "d"],
+         "start one with `overnight run`, or give --dir"),
+        ("overnight up", ["stop", "--dir"], "overnight up"),
+    ],
+)  # fmt: skip
+def test_the_fix_of_an_error_names_the_session_that_was_meant(
+    text: str, argv: list[str], wanted: str
+) -> None:
+    assert places.as_meant(text, argv, Path("/w")) == wanted
+
+
+def test_the_fix_of_an_error_takes_a_session_folder_s_repository(tmp_path: Path) -> None:
+    folder = tmp_path / "repo/sandbox"
+    folder.mkdir(parents=True)
+    (folder / "session.json").touch()
+
+    assert places.as_meant("overnight up", ["--dir", "repo/sandbox"], tmp_path) == (
+        "overnight up repo"
+    )
+
+
+@pytest.mark.parametrize(
     ("root", "wanted"),
     [
         ("/w/sandbox", ""),

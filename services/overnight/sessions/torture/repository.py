@@ -51,19 +51,31 @@ def surroundings(folder: Path) -> Surroundings:
     )
 
 
+def require_empty(folder: Path) -> None:
+    """Have an empty *folder*. Raises UsageError when it is anything else, or can't be made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not any(folder.iterdir()):
+            return
+        problem = "is not empty"
+    except FileExistsError:
+        problem = "is not a folder"
+    except OSError as error:
+        problem = f"can't be used ({error.strerror})"
+    raise UsageError(f"{folder} {problem}: give --dir another folder")
+
+
 def prepare(victim: Victim, seed: int, environ: Mapping[str, str]) -> dict[str, str]:
     """Write the repository; returns the environment of its command.
 
     Raises:
-        UsageError: there is something in the folder already.
+        UsageError: the folder can't be used (see `require_empty`).
         InfrastructureError: it can't be written.
     """
+    require_empty(victim.folder)
     around = surroundings(victim.folder)
     source = bundled_track(TRACK)
     try:
-        victim.folder.mkdir(parents=True, exist_ok=True)
-        if any(victim.folder.iterdir()):
-            raise UsageError(f"{victim.folder} is not empty: give --dir another folder")
         shutil.copytree(source, victim.repo, ignore=shutil.ignore_patterns("__pycache__", ".*"))
         (victim.repo / LOOP_FILE).write_text(json.dumps(_bindings(victim, seed), indent=1))
     except OSError as error:
