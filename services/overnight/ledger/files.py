@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +65,16 @@ class SessionFiles:
     def service_logs(self) -> Path:
         """One log a service."""
         return self.root / "logs"
+
+    def make_folder(self, folder: Path) -> None:
+        """Make *folder*, which lies below the root. The root itself is never made again: where it
+        is gone, it was moved, and what is put in its old place is found by nobody.
+
+        Raises:
+            OSError: the root is gone, or the disk refuses.
+        """
+        os.stat(self.root)
+        folder.mkdir(parents=True, exist_ok=True)
 
     def iteration(self, experiment_id: int) -> Path:
         """Folder of one experiment."""

@@ -86,7 +86,7 @@ def run_attempt(
     work = bench.folder / f"work-{job.id}-{job.attempt}"
     shutil.rmtree(work, ignore_errors=True)
     try:
-        work.mkdir(parents=True)
+        bench.files.make_folder(work)
         return _run(bench, job, work, watch, on_sandbox)
     except SnapshotError as error:
         reason = DISK if _disk_refused(error) else "snapshot"
@@ -152,6 +152,7 @@ def _collected(bench: Bench, job: ExperimentJob, sandbox: Sandbox) -> bool:
     out = bench.files.iteration(job.id) / "out"
     shutil.rmtree(out, ignore_errors=True)
     try:
+        bench.files.make_folder(out)
         sandbox.collect(out)
     except (OSError, SandboxUnavailableError) as error:
         log.error("out_not_collected", experiment_id=job.id, reason=str(error))
@@ -186,7 +187,7 @@ def _keep_code(files: SessionFiles, job: ExperimentJob, snapshot: Path) -> None:
         source = snapshot / path
         if source.is_file():
             target = code / path
-            target.parent.mkdir(parents=True, exist_ok=True)
+            files.make_folder(target.parent)
             shutil.copyfile(source, target)
 
 
@@ -194,7 +195,7 @@ def _spec(bench: Bench, job: ExperimentJob, work: Path, snapshot: Path) -> Sandb
     passed = {name: bench.environ[name] for name in job.pass_env if name in bench.environ}
     memory = job.memory_mb * 1024**2 if job.memory_mb else _most_memory()
     log_path = bench.files.run_log(job.id, job.attempt)
-    log_path.parent.mkdir(parents=True, exist_ok=True)
+    bench.files.make_folder(log_path.parent)
     return SandboxSpec(
         sandbox_id=f"{job.sid}-{job.id}-{job.attempt}",
         labels={

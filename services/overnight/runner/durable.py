@@ -25,7 +25,7 @@ def write_durably(path: Path, text: str) -> None:
     """Whole or not at all, and on the disk when it returns. Raises InfrastructureError."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(exist_ok=True)  # not what is above it: see SessionFiles.make_folder
         with temporary.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()

@@ -199,9 +199,12 @@ class Runner:
 
         for pause in chain(DISK_RETRY_SECONDS, repeat(DISK_RETRY_SECONDS[-1])):
             try:
+                self._bench.files.make_folder(self._bench.folder)
                 self._claim.write(job)
             except InfrastructureError as error:
                 result, reason = None, str(error)
+            except OSError as error:
+                result, reason = None, f"{error.filename}: {error.strerror}"
             else:
                 reach(Step.RUNNER_CLAIMED)
                 log.info("attempt_started", experiment_id=job.id, attempt=job.attempt)

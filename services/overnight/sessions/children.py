@@ -96,6 +96,7 @@ class Child:
             fds = (self.lifeline, write_end)
             argv = (*argv, "--lifeline-fd", str(self.lifeline), "--ready-fd", str(write_end))
         try:
+            self.log_path.parent.mkdir(exist_ok=True)  # somebody may have removed it since
             with self.log_path.open("ab") as sink:
                 self.process = subprocess.Popen(
                     dying_with_us(argv),

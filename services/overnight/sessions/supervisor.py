@@ -246,6 +246,7 @@ class Supervisor:
             changed |= (child.ready, child.waiting) != (was_ready, waited)
             if code is None:
                 if child.due():
+                    self._check_root()
                     child.start()
                     changed = True
                 continue
@@ -256,6 +257,13 @@ class Supervisor:
         if changed:
             self._write_stack()
         return False
+
+    def _check_root(self) -> None:
+        if not self._files.root.is_dir():
+            raise InfrastructureError(
+                f"{self._files.root} is gone: it was moved or removed while the session ran; "
+                "put it back, or go on from where it lies with `overnight run`"
+            )
 
     def _died(self, name: str, child: Child, code: int) -> None:
         limit = self._settings.crash_loop

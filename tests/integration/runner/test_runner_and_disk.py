@@ -105,7 +105,7 @@ def test_a_claim_that_cant_be_written_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = _results(monkeypatch, _scored())
-    bench.folder.mkdir(parents=True)
+    bench.folder.mkdir(parents=True, exist_ok=True)
     (bench.folder / "claimed" / "in the way").mkdir(parents=True)
 
     def clear() -> None:
@@ -132,7 +132,7 @@ def test_a_result_that_finds_no_room_is_delivered_from_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     _results(monkeypatch, _scored())
-    bench.folder.mkdir(parents=True)
+    bench.folder.mkdir(parents=True, exist_ok=True)
     (bench.folder / "outbox").write_text("a file in the way of the folder")
     claims: list[bool] = []
     deliver = Runner._deliver

@@ -58,6 +58,7 @@ class Recorder:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
+    (tmp_path / "runners" / "r0").mkdir(parents=True)  # as the slot's lock does
     return Bench(
         files=SessionFiles(tmp_path),
         folder=tmp_path / "runners" / "r0",

@@ -14,6 +14,7 @@ from overnight.runner.inheritance import inherit, result_message
 
 
 def _outbox(runners: Path, slot: str) -> Outbox:
+    (runners / slot).mkdir(parents=True, exist_ok=True)
     return Outbox(runners / slot / "outbox")
 
 

@@ -89,7 +89,7 @@ def test_its_last_reason_is_one_line_for_the_user(tmp_path: Path, lifeline: int)
 
 
 def test_a_log_that_cannot_be_written_is_our_fault(tmp_path: Path, lifeline: int) -> None:
-    child = _child(tmp_path / "absent", lifeline, "pass")
+    child = _child(tmp_path / "absent" / "logs", lifeline, "pass")
     with pytest.raises(InfrastructureError, match="toy"):
         child.start()
 

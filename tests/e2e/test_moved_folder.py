@@ -1,0 +1,47 @@
+"""A session's folder that is moved, or loses its logs, while the session runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+from tests.e2e.cli_driver import Cli, finish, make_repo, until
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return Cli(tmp_path / "private")
+
+
+def test_a_moved_session_ends_and_goes_on_where_it_lies(cli: Cli, tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "repo", sleep=0.5)
+    process = cli.start("run", repo, "--max", 50, "--json")
+    until(process, event="decision")
+    repo.rename(tmp_path / "elsewhere")
+
+    done = finish(process)
+
+    assert done.code == 3, done
+    assert "is gone: it was moved or removed while the session ran" in done.err
+    assert not repo.exists()
+    going_on = cli("run", tmp_path / "elsewhere", "--max", 0, "--json")
+    assert going_on.code == 0, going_on
+    assert cli("verify", "--dir", tmp_path / "elsewhere").code == 0
+
+
+def test_logs_that_are_removed_come_back_with_the_next_service(cli: Cli, tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "repo", sleep=0.3)
+    process = cli.start("run", repo, "--max", 3, "--json")
+    until(process, event="decision")
+    shutil.rmtree(repo / "sandbox" / "logs")
+    stack = json.loads((repo / "sandbox" / "stack.json").read_text())
+    os.kill(stack["children"]["recorder"], signal.SIGKILL)
+
+    done = finish(process)
+
+    assert done.code == 0, done
+    assert (repo / "sandbox" / "logs" / "recorder.log").is_file()
