@@ -51,7 +51,7 @@ class Place:
         self.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.scratch.chmod(0o700)
         for folder in (self.work, self.out):
-            folder.mkdir(mode=FOLDER_MODE)
+            _make(folder)
             _give(folder, self.owner)
 
     def fill(self, snapshot: Path) -> list[str]:
@@ -100,7 +100,7 @@ def copy_tree(source: Path, target: Path, owner: int | None) -> list[str]:
                     copy.symlink_to(os.readlink(entry.path))
                     files.append(path)
                 elif entry.is_dir():
-                    copy.mkdir(mode=FOLDER_MODE)
+                    _make(copy)
                     queue.append(path)
                 elif entry.is_file():
                     _copy_file(Path(entry.path), copy)
@@ -165,9 +165,10 @@ def materialise(work: Path, frozen: Sequence[str], reads: Sequence[str]) -> dict
             continue
         place.unlink()
         if os.path.isdir(target):
-            place.mkdir(mode=FOLDER_MODE)
+            _make(place)
         else:
-            place.touch(mode=FILE_MODE)
+            place.touch()
+            place.chmod(FILE_MODE)
         sources[path] = target
     return sources
 
@@ -196,6 +197,12 @@ def collapse(frozen: Sequence[str], files: Sequence[str], limit: int) -> list[st
 def _parents(path: str) -> list[str]:
     parts = path.split("/")
     return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
+
+
+def _make(folder: Path) -> None:
+    """With its own mode, whatever the umask: the sandbox's user is another one."""
+    folder.mkdir()
+    folder.chmod(FOLDER_MODE)
 
 
 def _copy_file(source: Path, copy: Path) -> None:

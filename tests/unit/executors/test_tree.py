@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from overnight.contracts.errors import SandboxUnavailableError
-from overnight.executors.tree import collapse, copy_tree, materialise, remove_tree
+from overnight.executors.tree import Place, collapse, copy_tree, materialise, remove_tree
 
 
 def test_a_copy_has_the_same_files_links_and_program_bits(tmp_path: Path) -> None:
@@ -77,3 +77,21 @@ def test_frozen_links_become_what_they_lead_to_if_that_may_be_seen(tmp_path: Pat
     assert (work / "read").is_dir()
     assert not (work / "read").is_symlink()
     assert (work / "out").is_symlink()
+
+
+def test_the_users_umask_locks_no_candidate_out_of_its_own_folders(tmp_path: Path) -> None:
+    """It is another user than we, and so is whoever enters its folder on its behalf."""
+    source, place = tmp_path / "source", Place(tmp_path / "scratch", None, "token")
+    (source / "a").mkdir(parents=True)
+    (source / "a/x").write_text("x")
+    (source / "a/link").symlink_to("x")
+    before = os.umask(0o077)
+    try:
+        place.make()
+        place.fill(source)
+        materialise(place.work, ["a/link"], [])
+    finally:
+        os.umask(before)
+    modes = {n: (place.work / n).stat().st_mode & 0o777 for n in (".", "a", "a/x", "a/link")}
+    assert modes == {".": 0o755, "a": 0o755, "a/x": 0o644, "a/link": 0o644}
+    assert place.scratch.stat().st_mode & 0o777 == 0o700
