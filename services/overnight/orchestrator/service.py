@@ -151,8 +151,8 @@ class Orchestrator:
         if ack.refused:
             self._refused(pending, ack.reason or "")
             return False
-        if ack.seq is None or ack.seq > self.state.seq:
-            return False  # acked, but our own reading lags behind
+        if pending.message.key not in self.state.keys:
+            return False  # our own reading lags behind; or it is the ack of another ledger
         reach(Step(f"orchestrator:acked-{pending.message.kind.value}"))
         self._pending = None
         if pending.after is not None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from overnight.contracts.experiment import ExperimentResult
-from overnight.contracts.rows import GENESIS
+from overnight.contracts.rows import GENESIS, Ack
 from overnight.contracts.status import FREE_SUSPENSIONS, RowKind
 from overnight.ledger import chain
 from overnight.ledger.fold import SessionState, is_final
@@ -307,3 +307,14 @@ def test_an_orchestrator_of_an_older_epoch_writes_nothing() -> None:
     assert world.twin is None
     assert len(world.disk) == written
     world.settle()
+
+
+def test_an_ack_of_another_ledger_is_not_taken_for_a_row() -> None:
+    """As where a ledger was put back from a copy while a Redis still has yesterday's answers."""
+    world = World(experiments=3)
+    world.acks = {f"attempt:{number}:1": Ack(refused=False, seq=1) for number in range(1, 5)}
+    for key in [*world.acks]:
+        world.acks[key.replace("attempt", "decision")] = Ack(refused=False, seq=1)
+    world.settle()
+    assert world.writer.state.closed is not None
+    assert all(e.decision for e in world.writer.state.experiments.values())
