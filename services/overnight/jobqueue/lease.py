@@ -103,6 +103,8 @@ class Leases:
             if raw is None:
                 return None
             term_ms = _term_ms(raw)
+            if term_ms is None and left_ms == -1:
+                term_ms = self._ttl_ms  # nobody of ours writes one that never ends
             if term_ms is not None and (left_ms > term_ms or left_ms == -1):
                 log.warning("lease_cut_down", experiment_id=id, attempt=attempt, left_ms=left_ms)
                 self._redis.pexpire(key, term_ms)

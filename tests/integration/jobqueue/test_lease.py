@@ -193,3 +193,12 @@ def test_a_lease_never_outlives_its_term_whatever_the_servers_clock_did(redis_se
     assert client.pttl(key) <= 500, "it gives nobody more time"
     assert runners.renew(1, 1, "a") is Renewal.HELD
     assert client.pttl(key) > 2_000
+
+
+def test_a_lease_that_says_no_term_and_never_ends_is_cut_down_too(redis_server):
+    """Nobody of ours writes one, but the session would wait for its owner for ever."""
+    client, key = redis_server.client(), keys.lease(SID, 1, 1)
+    client.set(key, "somebody")
+    leases = Leases(connect(redis_server.url), SID, ttl_seconds=3.0)
+    assert leases.owner(1, 1) == "somebody"
+    assert 0 < client.pttl(key) <= 3_000
