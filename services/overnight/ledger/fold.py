@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import cast
 
 from overnight.contracts import rows, wire
+from overnight.contracts.errors import LedgerError
 from overnight.contracts.experiment import Decision, ExperimentResult
 from overnight.contracts.loop import LoopConfig
 from overnight.contracts.rows import GENESIS, Row
@@ -21,6 +22,10 @@ from overnight.contracts.status import (
     Status,
 )
 from overnight.ledger.chain import body_of
+
+
+class UnfoundedRowError(LedgerError):
+    """A whole row that can't be folded. Nobody of ours wrote it, or not here."""
 
 
 class RunState(StrEnum):
@@ -146,9 +151,20 @@ class SessionState:
         return final.metric if final else None
 
     def apply(self, row: Row) -> None:
-        """Fold one checked row. Raises BrokenRowError when its body is not what its kind says."""
+        """Fold one checked row.
+
+        Raises:
+            BrokenRowError: its body is not what its kind says.
+            UnfoundedRowError: nobody of ours wrote it: it names what no row before it began.
+        """
         body = body_of(row)
-        _HANDLERS[row.kind](self, row, body)
+        try:
+            _HANDLERS[row.kind](self, row, body)
+        except LookupError as error:
+            raise UnfoundedRowError(
+                f"ledger row {row.seq} names an experiment or attempt that no row before it began; "
+                "run `overnight ledger repair`"
+            ) from error
         self.keys[row.key] = row.seq
         self.seq, self.hash = row.seq, row.hash
         self.sid = self.sid or row.session

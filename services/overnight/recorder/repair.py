@@ -14,7 +14,7 @@ from overnight.contracts.status import RowKind
 from overnight.faultpoints import Step, reach
 from overnight.ledger.chain import BrokenRowError, from_line, link, refuse_other_version, to_line
 from overnight.ledger.files import SessionFiles
-from overnight.ledger.fold import SessionState
+from overnight.ledger.fold import SessionState, UnfoundedRowError
 from overnight.ledger.head import head_problem, read_head
 from overnight.ledger.stamp import utc_label
 from overnight.ledger.writer import lock_ledger, sync_folder
@@ -129,7 +129,7 @@ def _whole_rows(
                 raise BrokenRowError("row is torn")
             row = from_line(line[:-1], seq=number, prev=prev, session=sid)
             state.apply(row)
-        except (BrokenRowError, KeyError, IndexError) as error:
+        except (BrokenRowError, UnfoundedRowError) as error:
             problem = f"line {number}: {error}"
             for later, dropped in enumerate(lines[number:], start=number + 1):
                 refuse_other_version(dropped.removesuffix(b"\n"), later)

@@ -17,6 +17,8 @@ from overnight.ledger import chain
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.reader import LedgerTail
 from overnight.ledger.writer import LedgerWriter
+from overnight.recorder.repair import repair
+from overnight.sessions.locate import read_state
 from overnight.sessions.verify import verify
 from tests.unit.ledger import history_of
 
@@ -186,3 +188,23 @@ def test_an_opening_of_a_newer_schema_is_one_clear_error() -> None:
     plain = wire.dump(history_of.opening())
     with pytest.raises(wire.WireError, match="later_field"):
         wire.build(SessionOpened, {**plain, "later_field": 1})
+
+
+def test_a_whole_row_that_nothing_before_it_began_is_one_clear_error(tmp_path: Path) -> None:
+    """Somebody edited the ledger by hand and made the chain anew: named, never a traceback."""
+    files = _written(tmp_path)
+    last = json.loads(files.head.read_text())
+    forged = chain.link(
+        seq=6, ts="t", session=SID, kind=RowKind.RESULT, key="result:9:1:r0",
+        body=history_of.result(9), prev=last["hash"],
+    )  # fmt: skip
+    with files.ledger.open("ab") as file:
+        file.write(chain.to_line(forged))
+    files.head.write_text(wire.canonical({"hash": forged.hash, "seq": 6}) + "\n")
+
+    with pytest.raises(LedgerError, match=r"row 6 names .*; run `overnight ledger repair`"):
+        read_state(files)
+    assert [problem.line for problem in verify(tmp_path).problems] == [6]
+    mended = repair(files, SID)
+    assert (mended.kept_rows, mended.dropped_lines) == (5, 1)
+    assert verify(tmp_path).ok
