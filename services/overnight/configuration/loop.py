@@ -72,6 +72,8 @@ def _resolve(
     loop_text: str | None,
 ) -> ResolvedLoop:
     folder = Path(os.path.realpath(repo))
+    if any("\ud800" <= letter <= "\udfff" for letter in str(folder)):
+        raise ConfigError(f"{shown(str(folder))}: the name is not UTF-8: rename the folder")
     if not folder.is_dir():
         raise ConfigError(f"{repo} is not a folder")
     layers: list[Layer] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -527,3 +528,11 @@ def test_the_bundled_track_is_a_whole_loop() -> None:
     assert found.config.metric.name == "val_bpb"
     assert found.config.gate is Gate.CPU_TIME
     assert found.origin("budget").startswith("track.yaml:")
+
+
+def test_a_folder_whose_name_is_not_utf8_is_refused_at_once(tmp_path: Path) -> None:
+    """Its path stands in JSON files, which could not be read again."""
+    folder = tmp_path / os.fsdecode(b"x\xff")
+    folder.mkdir()
+    with pytest.raises(ConfigError, match="is not UTF-8"):
+        resolve_loop(folder, flags={}, environ={})
