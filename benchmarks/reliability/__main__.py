@@ -20,7 +20,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 from benchmarks.reliability import cases, report
@@ -63,7 +62,7 @@ def main() -> int:
     seed = random.randrange(2**32) if options.seed is None else options.seed
     began = time.monotonic()
     if options.short:
-        return _short(seed, began)
+        return _short(seed, began, options.only)
     if options.earlier:
         results = report.load(options.earlier)
     else:
@@ -79,21 +78,36 @@ def main() -> int:
     return _verdict(len(results), broken, began)
 
 
-def _short(seed: int, began: float) -> int:
+def short_cases(only: list[str] | None) -> list[Case]:
+    """What the short form plays, the longest first: its own choice, or what is asked for."""
+    return [case for case in (*cases.FAULTS, *cases.CHILDREN)
+            if (case.name in only if only else case.short)]  # fmt: skip
+
+
+def _short(seed: int, began: float, only: list[str] | None) -> int:
     """Each case in a process of its own, so that several play at the same time."""
-    chosen = [case for case in (*cases.FAULTS, *cases.CHILDREN) if case.short]  # longest first
+    chosen = short_cases(only)
     rng = random.Random(seed)
-    _say(f"--seed {seed}")
+    _say(f"--seed {seed}   {report.machine()}")
     calls = [
         [sys.executable, "-m", "benchmarks.reliability", "--ours", "--json", "--repeat", "1",
          "--long-seconds", "4", "--only", case.name, "--seed", str(rng.randrange(2**32))]
         for case in chosen
     ]  # fmt: skip
-    run = partial(subprocess.run, stdout=subprocess.PIPE, check=False)
     with ThreadPoolExecutor(SHORT_JOBS) as pool:
-        ended = list(pool.map(run, calls))
-    broken = [case.name for case, done in zip(chosen, ended, strict=True) if done.returncode]
+        codes = list(pool.map(_alone, chosen, calls))
+    broken = [case.name for case, code in zip(chosen, codes, strict=True) if code]
     return _verdict(len(chosen), broken, began)
+
+
+def _alone(case: Case, call: list[str]) -> int:
+    """Its exit code. Of what it says only what is the case's own, all when it goes wrong."""
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    said = done.stderr.splitlines()
+    for line in said:
+        if done.returncode or line.split(maxsplit=1)[:1] in ([case.name], [f"{case.name}:"]):
+            _say(line)
+    return done.returncode
 
 
 def _verdict(played: int, broken: list[str], began: float) -> int:

@@ -176,7 +176,7 @@ def summary(outcomes: list[Outcome]) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, prog="tests.faults.matrix")
+    parser = argparse.ArgumentParser(description=__doc__, prog="python -m tests.faults.matrix")
     parser.add_argument("--only", default="", help="cases whose word contains this")
     parser.add_argument("--sessions", type=int, default=3, help="side by side")
     parser.add_argument("--write", type=Path, help="a file whose table is replaced")
@@ -184,6 +184,8 @@ def main(argv: list[str] | None = None) -> int:
         "--break", dest="broken", choices=("all", *sorted(BREAKS)), help="break the product"
     )
     options = parser.parse_args(argv)
+    if options.write and options.only:
+        parser.error("--write needs all cases: leave out --only")
     if options.broken == "all":
         return _all_breaks(options.sessions)
     if options.broken:
@@ -191,6 +193,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{options.broken}: {problem or 'nothing was found'}")
         return 1 if problem else 0
     cases = [case for case in all_cases() if options.only in case.word]
+    if not cases:
+        parser.error(f"--only {options.only}: no case has that; the steps are in faultpoints.py")
     began = time.monotonic()
 
     def tell(outcome: Outcome) -> None:

@@ -35,3 +35,16 @@ def test_a_check_of_the_matrix_turns_red_in_a_broken_product() -> None:
 
     assert problem is not None
     assert problem.check == BREAKS["process-forgotten"].red
+
+
+@pytest.mark.parametrize(
+    "words", [["--only", "nosuch"], ["--only", "recorder:ack", "--write", "x.md"]]
+)
+def test_nothing_played_is_no_green_run_and_a_part_is_no_table(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        matrix.main(words)
+
+    assert ended.value.code == 2
+    assert "--only" in capsys.readouterr().err.splitlines()[-1]

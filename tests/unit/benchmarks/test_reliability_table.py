@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from benchmarks.reliability import table
+from benchmarks.reliability.__main__ import short_cases
 from benchmarks.reliability.outcome import Outcome, cell
 
 
@@ -46,3 +47,8 @@ def test_a_table_has_a_row_a_case_and_no_cell_breaks_it() -> None:
         "| a \\| b | 1 2 | 0 |",
         "| c | 3 | not run |",
     ]
+
+
+def test_the_short_form_plays_what_is_asked_for() -> None:
+    assert [case.name for case in short_cases(["poison", "child-1"])] == ["poison", "child-1"]
+    assert len(short_cases(None)) > 2
