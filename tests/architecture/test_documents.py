@@ -1,4 +1,4 @@
-"""Promises name files and tests that exist."""
+"""Documents name files, tests, metrics and verbs that exist, and each can be found."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from overnight.cli import app, bench, deadletter, truth
+
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = ("GUARANTEES.md", "SECURITY.md", "docs/reliability.md")
+PAGES = sorted(
+    str(page.relative_to(ROOT)) for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+)
 FOLDERS = "services|tests|docs|scripts|benchmarks|harness|config|ci"
 _PATH = re.compile(rf"[`(]((?:{FOLDERS})/[\w./-]+)(?:::(\w+))?[`)]")
 _LINK = re.compile(r"\]\(([\w./-]+)(?:#[\w-]+)?\)")
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_file_that_a_promise_names_exists(document: str) -> None:
+@pytest.mark.parametrize("document", PAGES)
+def test_every_file_that_a_document_names_exists(document: str) -> None:
     text = (ROOT / document).read_text("utf-8")
     named = [(ROOT / path, test) for path, test in _PATH.findall(text)]
     linked = [(ROOT / document).parent / path for path in _LINK.findall(text)]
@@ -25,17 +29,39 @@ def test_every_file_that_a_promise_names_exists(document: str) -> None:
     missing += [f"{path.name}::{test}" for path, test in named
                 if test and f"def {test}(" not in path.read_text("utf-8")]  # fmt: skip
 
-    assert named or linked
     assert missing == []
 
 
-@pytest.mark.parametrize("number", range(1, 8))
-def test_every_promise_has_its_tests_or_says_that_it_is_none(number: int) -> None:
-    text = (ROOT / "GUARANTEES.md").read_text("utf-8")
-    section = text.split(f"\n## I{number} ")[1].split("\n## ")[0]
+def test_every_document_is_found_from_the_readme() -> None:
+    found, left = {"README.md"}, ["README.md"]
+    while left:
+        page = left.pop()
+        for path in _LINK.findall((ROOT / page).read_text("utf-8")):
+            named = (ROOT / page).parent.joinpath(path).resolve()
+            name = str(named.relative_to(ROOT))
+            if name.endswith(".md") and name not in found:
+                found.add(name)
+                left.append(name)
 
-    if "not promised" in section.splitlines()[0]:
-        assert "Shown by" not in section
-    else:
-        assert re.search(r"Shown by: `tests/", section)
-        assert "Not promised:" in section
+    assert [page for page in PAGES if page not in found] == []
+
+
+def test_every_metric_is_documented_and_none_that_is_not_there() -> None:
+    text = (ROOT / "docs/metrics.md").read_text("utf-8")
+    told = {name.removesuffix("_total") for name in re.findall(r"^\| `(overnight_\w+)", text, re.M)}
+    code = "".join(p.read_text("utf-8") for p in (ROOT / "services").rglob("metrics.py"))
+
+    assert told == set(re.findall(r'"(overnight_\w+?)(?:_total)?",', code))
+
+
+def test_every_verb_is_in_the_readme_s_table() -> None:
+    table = re.findall(r"^\| (`.*?) \| ", (ROOT / "README.md").read_text("utf-8"), re.M)
+    told = {call for row in table for call in re.findall(r"`([a-z]+(?: [a-z]+)?)", row)}
+    groups = {"bench": bench.bench, "ledger": truth.ledger, "deadletter": deadletter.deadletter}
+    verbs = {verb.__name__ for verb in app.VERBS}
+    for group, typed in groups.items():
+        for command in typed.registered_commands:
+            assert command.callback is not None
+            verbs.add(f"{group} {command.name or command.callback.__name__}")
+
+    assert told == verbs
