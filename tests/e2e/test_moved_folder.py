@@ -1,4 +1,4 @@
-"""A session's folder that is moved, or loses its logs, while the session runs."""
+"""A session's folder that is moved, or parts of it removed or replaced, while it runs."""
 
 from __future__ import annotations
 
@@ -45,3 +45,14 @@ def test_logs_that_are_removed_come_back_with_the_next_service(cli: Cli, tmp_pat
 
     assert done.code == 0, done
     assert (repo / "sandbox" / "logs" / "recorder.log").is_file()
+
+
+def test_a_stack_file_that_cannot_be_removed_costs_no_run(cli: Cli, tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "repo")
+    assert cli("run", repo, "--max", 0, "--json").code == 0
+    (repo / "sandbox" / "stack.json" / "in the way").mkdir(parents=True)
+
+    done = cli("run", repo, "--max", 1, "--json")
+
+    assert done.code == 0, done
+    assert not (tmp_path / "private" / "state").exists()

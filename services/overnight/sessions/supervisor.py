@@ -323,9 +323,12 @@ class Supervisor:
             self._reap(names, grace)
         self._sweep()
         reach(Step.SUPERVISOR_ENDED)
-        self._files.stack.unlink(missing_ok=True)
         if self._socket_dir is not None:
             remove_socket_folder(self._socket_dir)
+        try:
+            self._files.stack.unlink(missing_ok=True)
+        except OSError as error:  # it says that a dead process runs, which nobody believes
+            log.warning("stack_not_removed", reason=str(error))
 
     def _sweep(self) -> None:
         """End what dead runners of this session left on this host; each runner looks, too."""
