@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import secrets
@@ -94,7 +95,8 @@ def require_stack(files: SessionFiles) -> Stack:
 def fresh_socket_folder(base: Path, sid: str) -> Path:
     """A new private folder for the sockets of session *sid*, whose lock the caller holds.
 
-    What a supervisor that was killed left there is removed. Its name is never used again, so that
+    What a supervisor that was killed left there is removed; one that lives runs a copy of the
+    session's folder, and keeps its own. Its name is never used again, so that
     nothing of a dying stack reaches the new one.
 
     Raises:
@@ -102,7 +104,8 @@ def fresh_socket_folder(base: Path, sid: str) -> Path:
     """
     try:
         for left in base.glob(f"{sid}-*"):
-            shutil.rmtree(left, ignore_errors=True)
+            if not _is_held(left):
+                shutil.rmtree(left, ignore_errors=True)
         while True:
             base.mkdir(mode=0o700, parents=True, exist_ok=True)
             try:
@@ -116,6 +119,34 @@ def fresh_socket_folder(base: Path, sid: str) -> Path:
                 continue  # another session, the last one there, has just removed it
     except OSError as error:
         raise InfrastructureError(f"{base}: {error.strerror}") from error
+
+
+def hold_socket_folder(folder: Path) -> int:
+    """Nobody takes it for a dead stack's until the descriptor is closed, or we are dead.
+
+    Raises:
+        InfrastructureError: it is gone.
+    """
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(fd, fcntl.LOCK_SH)
+    except OSError as error:
+        raise InfrastructureError(f"{folder}: {error.strerror}") from error
+    return fd
+
+
+def _is_held(folder: Path) -> bool:
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
 
 
 def remove_socket_folder(folder: Path) -> None:

@@ -32,7 +32,13 @@ from overnight.ledger.reader import LedgerTail
 from overnight.plugins import EXECUTORS, load
 from overnight.sessions.children import Child, ChildSpec
 from overnight.sessions.opening import Opened
-from overnight.sessions.stack import Stack, ask, fresh_socket_folder, remove_socket_folder
+from overnight.sessions.stack import (
+    Stack,
+    ask,
+    fresh_socket_folder,
+    hold_socket_folder,
+    remove_socket_folder,
+)
 
 log = structlog.get_logger()
 
@@ -93,6 +99,7 @@ class Supervisor:
         self._interrupts = 0
         self._answered = 0
         self._socket_dir: Path | None = None
+        self._socket_lock: int | None = None
         self._stack: Stack | None = None
         self._start_seq = opened.state.seq
 
@@ -180,6 +187,7 @@ class Supervisor:
     def _prepare_redis(self, lifeline: int) -> str:
         """A private server on a unix socket in a short folder: a socket's path has 108 bytes."""
         self._socket_dir = fresh_socket_folder(self._sockets, self._opened.sid)
+        self._socket_lock = hold_socket_folder(self._socket_dir)
         socket = self._socket_dir / "redis.sock"
         argv = (
             str(self._redis.binary), "--port", "0", "--unixsocket", str(socket),
@@ -325,6 +333,8 @@ class Supervisor:
         reach(Step.SUPERVISOR_ENDED)
         if self._socket_dir is not None:
             remove_socket_folder(self._socket_dir)
+        if self._socket_lock is not None:
+            os.close(self._socket_lock)
         try:
             self._files.stack.unlink(missing_ok=True)
         except OSError as error:  # it says that a dead process runs, which nobody believes

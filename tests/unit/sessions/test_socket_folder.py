@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from overnight.contracts.errors import InfrastructureError
-from overnight.sessions.stack import fresh_socket_folder, remove_socket_folder
+from overnight.sessions.stack import fresh_socket_folder, hold_socket_folder, remove_socket_folder
 
 SID, OTHER = "0123456789ab", "ba9876543210"
 
@@ -45,3 +45,17 @@ def test_the_last_one_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list(base.iterdir()) == [other]
     remove_socket_folder(other)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folder_of_a_stack_that_lives_is_not_a_dead_one_s(tmp_path: Path) -> None:
+    """Two copies of one session have one name, and each may run."""
+    base = tmp_path / "state"
+    alive = fresh_socket_folder(base, SID)
+    lock = hold_socket_folder(alive)
+
+    fresh = fresh_socket_folder(base, SID)
+    assert sorted(base.iterdir()) == sorted([alive, fresh])
+
+    os.close(lock)  # as its death does
+    last = fresh_socket_folder(base, SID)
+    assert list(base.iterdir()) == [last]
