@@ -56,3 +56,16 @@ def test_a_stack_file_that_cannot_be_removed_costs_no_run(cli: Cli, tmp_path: Pa
 
     assert done.code == 0, done
     assert not (tmp_path / "private" / "state").exists()
+
+
+def test_a_store_that_lost_the_code_is_named_with_what_to_do(cli: Cli, tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "repo")
+    assert cli("run", repo, "--max", 0, "--json").code == 0
+    shutil.rmtree(repo / "sandbox" / "objects.git" / "objects")
+
+    done = cli("run", repo, "--max", 0)
+
+    assert done.code == 3, done
+    assert "objects.git is damaged" in done.err
+    assert "--tag" in done.err
+    assert len(done.err.splitlines()) == 1

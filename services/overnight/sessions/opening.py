@@ -35,6 +35,7 @@ from overnight.orchestrator.policy import POLICY_VERSION, check_policy
 from overnight.sessions.locate import read_state, sessions_beside
 from overnight.sessions.preflight import changed_since, check_plugins, check_sources
 from overnight.snapshots import branches
+from overnight.snapshots.errors import SnapshotMissingError
 from overnight.snapshots.manifest import Entry, tree_digest
 from overnight.snapshots.root import prepare_root
 from overnight.snapshots.store import SnapshotStore
@@ -246,7 +247,13 @@ def _resume(files: SessionFiles, lock: int, launch: _Launch, description: str) -
 
 
 def _newer_edits(files: SessionFiles, session: SessionOpened, repo: Path) -> tuple[str, ...]:
-    changed = changed_since(SnapshotStore(files.root), session.base_commit, repo)
+    try:
+        changed = changed_since(SnapshotStore(files.root), session.base_commit, repo)
+    except SnapshotMissingError as error:
+        raise InfrastructureError(
+            f"{SnapshotStore(files.root).git_dir} is damaged ({error.detail}): put it back from a "
+            "copy, or open another session with --tag"
+        ) from error
     if not changed:
         return ()
     names = ", ".join(changed[:3]) + (" ..." if len(changed) > 3 else "")
