@@ -16,7 +16,9 @@ _CALL = re.compile(
     r"|resume|drain|stop|up|down|verify|ledger|deadletter|bench|--help)\b)"
 )
 #: An error's fix that means the session which was asked for, up to where --dir has its place.
-_FIX = re.compile(r"\bovernight (?:deadletter (?:list|drop \S+)|ledger repair|up)(?=`|$)")
+_FIX = re.compile(
+    r"\bovernight (?:deadletter (?:list|drop \S+)|ledger repair|watch|stop|down|up)(?=`|$)"
+)
 
 
 def as_called(text: str, *, elsewhere: bool = False) -> str:
@@ -38,13 +40,22 @@ def as_meant(text: str, argv: Sequence[str], here: Path) -> str:
 
 
 def _named(argv: Sequence[str]) -> str | None:
-    """What --dir is given; nothing when it isn't."""
+    """What --dir is given, or REPO; nothing when neither is."""
+    if argv[:1] in (["run"], ["up"]):
+        before = zip(argv, argv[1:], strict=False)
+        return next((w for option, w in before if _stands_alone(option, w)), None)
     for at, word in enumerate(argv):
         if word == "--dir" and at + 1 < len(argv):
             return argv[at + 1]
         if word.startswith("--dir="):
             return word.removeprefix("--dir=")
     return None
+
+
+def _stands_alone(before: str, word: str) -> bool:
+    """Is *word* no option, and no option's value?"""
+    takes_none = not before.startswith("-") or "=" in before or before in ("--json", "--detach")
+    return takes_none and not word.startswith("-")
 
 
 def called(program: str, on_path: str | None, here: Path, *, elsewhere: bool = False) -> str:

@@ -233,7 +233,10 @@ def lock_ledger(files: SessionFiles) -> int:
         SessionHeldError: another process is; names its pid.
         InfrastructureError: the folder can't be written.
     """
-    return hold(files.ledger_lock, lambda pid: f"another recorder (pid {pid}) writes this ledger")
+    return hold(
+        files.ledger_lock,
+        lambda pid: f"another recorder (pid {pid}) writes this ledger: `overnight down` ends it",
+    )
 
 
 def _unterminated_tail(path: Path) -> bytes:

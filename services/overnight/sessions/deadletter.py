@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 EXPERIMENT, JOB, RESULT = "experiment", "job", "result"
 WHY_BYTES = 4096
+_JOB_REF = re.compile(r"job-[0-9a-f]{8}")
 _RESULT_NAME = re.compile(r"result_([1-9][0-9]{0,7})_([1-9][0-9]{0,3})_")
 
 
@@ -76,7 +77,7 @@ def requeue(found: Found, ref: str, why: str = "") -> Letter:
         raise UsageError(
             f"{ref} was refused for good: look at {path}, then: overnight deadletter drop {ref}"
         )
-    jobs = _jobs(found, require_stack(found.files))
+    jobs = _jobs_for(found, ref)
     entry = _entry(jobs, ref)
     try:
         job = entry.job()
@@ -111,7 +112,7 @@ def drop(found: Found, ref: str, why: str = "") -> Letter:
         letter = _result(path)
         _quarantine(found, path)
         return letter
-    jobs = _jobs(found, require_stack(found.files))
+    jobs = _jobs_for(found, ref)
     entry = _entry(jobs, ref)
     jobs.drop(entry)
     return _job(entry)
@@ -164,6 +165,13 @@ def _jobs(found: Found, stack: Stack) -> DeadJobs:
     from overnight.jobqueue.deadjobs import DeadJobs
 
     return DeadJobs(connect(stack.redis_url), found.sid)
+
+
+def _jobs_for(found: Found, ref: str) -> DeadJobs:
+    """No stack is asked for what can't be a job's name."""
+    if not _JOB_REF.fullmatch(ref):
+        raise _unknown(repr(ref[:40]))
+    return _jobs(found, require_stack(found.files))
 
 
 def _entry(jobs: DeadJobs, ref: str) -> DeadJob:

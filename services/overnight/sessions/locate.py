@@ -52,7 +52,9 @@ def find_session(directory: Path, tag: str | None = None) -> Found:
         if candidates:
             return candidates[0]
     if others:
-        raise UsageError(f"no session {tag!r} in {directory}: there is {', '.join(others[:5])}")
+        raise UsageError(
+            f"no session {tag!r} in {directory}: there is {', '.join(dict.fromkeys(others))}"
+        )
     wanted = f"session {tag!r}" if tag else "session"
     raise UsageError(f"no {wanted} in {directory}: start one with `overnight run`, or give --dir")
 

@@ -176,6 +176,8 @@ def test_a_mistyped_tag_is_told_which_there_are(
         identity = {"v": 1, "sid": "0123456789abcdef"[:12], "tag": tag}
         files.identity.write_text(json.dumps(identity))
 
+    (tmp_path / "loop.run.yaml").write_text("sandbox_root: sandbox\n")
+
     assert main(["status", "nov3", "--dir", str(tmp_path)]) == 2
     assert capsys.readouterr().err == (
         f"overnight: no session 'nov3' in {tmp_path}: there is nov1, nov2\n"

@@ -245,6 +245,11 @@ def test_only_commands_in_a_sentence_are_named_anew(monkeypatch: pytest.MonkeyPa
         ("start one with `overnight run`, or give --dir", ["status", "--dir", "d"],
          "start one with `overnight run`, or give --dir"),
         ("overnight up", ["stop", "--dir"], "overnight up"),
+        ("run `overnight ledger repair`", ["run", "--max", "4", "--json", "my r"],
+         "run `overnight ledger repair --dir 'my r'`"),
+        ("watch it with `overnight watch`", ["up", "r", "--max", "4"],
+         "watch it with `overnight watch --dir r`"),
+        ("end it with `overnight stop`", ["run", "--max=4"], "end it with `overnight stop`"),
     ],
 )  # fmt: skip
 def test_the_fix_of_an_error_names_the_session_that_was_meant(

@@ -22,7 +22,7 @@ HOST = Host(
     network_files=("/etc/resolv.conf", "/etc/hosts"),
 )  # fmt: skip
 LAYOUT = Layout(
-    host=HOST, uid=60600, disable_userns=False, reads=("/srv/data", "/tmp/v"), work="/s/work",
+    host=HOST, uid=60600, disable_userns=False, reads=("/srv/data", "/srv/env"), work="/s/work",
     out="/s/out", env={"A": "1"}, network="none", tmp_bytes=1024,
     frozen=(Freeze("lib", "/s/work/lib", True), Freeze("lib/f", "/s/work/lib/f", False)),
 )  # fmt: skip
@@ -42,7 +42,7 @@ def test_root_s_sandbox_is_this_list() -> None:
         --perms 0644 --ro-bind-data 7 /etc/group --perms 0644 --ro-bind-data 8 /etc/hosts
         --perms 1777 --size 1024 --tmpfs /tmp --perms 1777 --dir /tmp/home
         --perms 1777 --dir /tmp/tmp --perms 0755 --dir /srv --ro-bind /srv/data /srv/data
-        --ro-bind /tmp/v /tmp/v --proc /proc --dev /dev
+        --ro-bind /srv/env /srv/env --proc /proc --dev /dev
         --perms 1777 --size 1024 --tmpfs /dev/shm --remount-ro /dev
         --bind /s/work /w --bind /s/work/lib /w/lib --ro-bind /s/work/lib/f /w/lib/f
         --bind /s/out /out --chdir /w --json-status-fd 3 --block-fd 4 --seccomp 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -118,6 +119,13 @@ def test_a_refused_result_can_not_be_requeued(found: Found) -> None:
     assert result in letters(found)
 
 
+@pytest.mark.parametrize("ref", ["", "jub-12345678", "job-1234", "../../etc", "-1", "result-0"])
+def test_what_can_not_be_a_name_is_told_so_without_a_stack(found: Found, ref: str) -> None:
+    for act in (requeue, drop):
+        with pytest.raises(UsageError, match=re.escape(f"{ref!r} is not in the dead letter")):
+            act(found, ref)
+
+
 @pytest.mark.parametrize("ref", ["3", "job-12345678"])
 def test_what_needs_a_stack_says_how_to_start_one(found: Found, ref: str) -> None:
     for act in (requeue, drop):
@@ -126,7 +134,9 @@ def test_what_needs_a_stack_says_how_to_start_one(found: Found, ref: str) -> Non
         assert str(caught.value) == "no stack runs for this session: overnight up"
 
 
-@pytest.mark.parametrize(("ref", "code"), [("1", 2), ("99", 2), ("3" * 30, 3), ("\u0663", 3)])
+@pytest.mark.parametrize(
+    ("ref", "code"), [("1", 2), ("99", 2), ("3" * 30, 2), ("\u0663", 2), ("job-12345678", 3)]
+)
 def test_what_is_not_in_the_dead_letter_is_one_line(
     found: Found, capsys: pytest.CaptureFixture[str], ref: str, code: int
 ) -> None:
