@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
@@ -42,8 +43,8 @@ def as_meant(text: str, argv: Sequence[str], here: Path) -> str:
 def _named(argv: Sequence[str]) -> str | None:
     """What --dir is given, or REPO; nothing when neither is."""
     if argv[:1] in (["run"], ["up"]):
-        before = zip(argv, argv[1:], strict=False)
-        return next((w for option, w in before if _stands_alone(option, w)), None)
+        pairs = itertools.pairwise(argv)
+        return next((w for before, w in pairs if _stands_alone(before, w)), None)
     for at, word in enumerate(argv):
         if word == "--dir" and at + 1 < len(argv):
             return argv[at + 1]

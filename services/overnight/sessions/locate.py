@@ -52,9 +52,8 @@ def find_session(directory: Path, tag: str | None = None) -> Found:
         if candidates:
             return candidates[0]
     if others:
-        raise UsageError(
-            f"no session {tag!r} in {directory}: there is {', '.join(dict.fromkeys(others))}"
-        )
+        tags = ", ".join(dict.fromkeys(others))
+        raise UsageError(f"no session {tag!r} in {directory}: there is {tags}")
     wanted = f"session {tag!r}" if tag else "session"
     raise UsageError(f"no {wanted} in {directory}: start one with `overnight run`, or give --dir")
 

@@ -236,7 +236,7 @@ def test_only_commands_in_a_sentence_are_named_anew(monkeypatch: pytest.MonkeyPa
         ("no stack runs: overnight up", ["stop"], "no stack runs: overnight up"),
         ("no stack: overnight up", ["stop", "--dir", "d x"], "no stack: overnight up 'd x'"),
         ("no stack runs: overnight up", ["stop", "--dir=."], "no stack runs: overnight up"),
-        ("x; run `overnight ledger repair`", ["run", "--dir", "d"],
+        ("x; run `overnight ledger repair`", ["status", "--dir", "d"],
          "x; run `overnight ledger repair --dir d`"),
         ("see `overnight deadletter list`", ["deadletter", "drop", "--dir", "d"],
          "see `overnight deadletter list --dir d`"),
