@@ -71,13 +71,18 @@ def stop_two(victim: Victim, rng: random.Random) -> str:
 
 
 def wait_until_dead(victim: Victim) -> None:
-    """Until nothing of a killed tree is left; it is a problem when that takes too long."""
+    """Until nothing of a killed tree is left; it is a problem when that takes too long.
+
+    What we have stopped goes on when it is due: in its first milliseconds a service is not tied to
+    its supervisor yet, and ends by itself only when it may run.
+    """
     seen = Seen(marks=victim.marks)
     until = time.monotonic() + DYING_SECONDS
     while left := list(processes(victim.folder, seen)):
         if time.monotonic() > until:
             victim.problems.append(f"outlived their supervisor by {DYING_SECONDS:g} s: {left}")
             return
+        victim.do_what_is_due()
         time.sleep(0.05)
 
 
