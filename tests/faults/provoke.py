@@ -81,13 +81,17 @@ def _lose_export(ward: Ward) -> None:
 
 
 def _slow_recorder(ward: Ward) -> None:
-    """A result that is not acked for a while keeps the lease in use."""
-    recorder = ward.service("recorder")
-    recorder.kill(signal.SIGSTOP)
-    until = time.monotonic() + 4
-    while not ward.fired and time.monotonic() < until:
-        time.sleep(0.02)
-    recorder.kill(signal.SIGCONT)
+    """A result that is not acked for a while keeps the lease in use; if one was under way."""
+    for _ in range(8):
+        recorder = ward.service("recorder")
+        recorder.kill(signal.SIGSTOP)
+        until = time.monotonic() + 2
+        while not ward.fired and time.monotonic() < until:
+            time.sleep(0.02)
+        recorder.kill(signal.SIGCONT)
+        if ward.fired:
+            return
+        time.sleep(0.3)
 
 
 def _be_moody(ward: Ward) -> None:
