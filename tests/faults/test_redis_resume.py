@@ -41,6 +41,29 @@ def test_resuming_waits_for_redis_and_can_be_interrupted(
     stage.check_nothing_is_left()
 
 
+def test_a_stop_that_nobody_can_record_ends_all_the_same(
+    stage: Stage, redis_server: RedisServer
+) -> None:
+    stage.environment = {
+        "REDIS_URL": redis_server.url,
+        "OVERNIGHT_SUPERVISOR_STOP_SECONDS": "1.5",
+    }
+    stage.toy(0.1)
+    play = stage.start("run", str(stage.repo), "--max", "100000", "--json")
+    until(lambda: len(truth.read_rows(stage.root)) > 8, 60, "experiments run", play)
+    redis_server.kill()
+    play.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: play.over, 30, "it ends without Redis")
+    wait_until(lambda: not stage.alive(), 5, "and all of it")
+    redis_server.start()
+    rows = truth.read_rows(stage.root)
+    experiments = sum(row["kind"] == "proposed" for row in rows)
+    finished = stage.run(experiments + 1)
+
+    assert finished.code == 0, finished
+    truth.check_session(stage.root, experiments + 1)
+
+
 def _waits(stage: Stage) -> bool:
     stack = stage.stack()
     return stack is not None and "redis" in str(stack.get("waiting")).lower()

@@ -91,6 +91,7 @@ class SupervisorSettings(ServiceSettings):
     crash_loop: Annotated[int, Field(ge=1, le=1000)] = 5  #: deaths in a row before it was ready
     backoff_seconds: Seconds = 0.2  #: before the first restart; doubled for each further one
     backoff_max_seconds: Seconds = 5.0
+    stop_seconds: Seconds = 30.0  #: a stop that can't be recorded for so long ends all the same
 
 
 S = TypeVar("S", bound=ServiceSettings)

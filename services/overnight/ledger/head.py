@@ -7,10 +7,12 @@ from pathlib import Path
 from overnight.contracts import wire
 from overnight.contracts.errors import LedgerError, WireError
 from overnight.contracts.rows import Head
+from overnight.ledger.plain import check_plain
 
 
 def read_head(path: Path) -> Head | None:
     """The head file, None when there is none. Raises LedgerError when it is unreadable."""
+    check_plain(path)
     try:
         return wire.decode(Head, path.read_text("ascii").removesuffix("\n"))
     except FileNotFoundError:

@@ -9,6 +9,7 @@ from pathlib import Path
 from overnight.contracts.errors import InfrastructureError, LedgerError
 from overnight.contracts.rows import GENESIS, Row
 from overnight.ledger.chain import MAX_LINE_BYTES, BrokenRowError, from_line
+from overnight.ledger.plain import check_plain
 
 _CHUNK_BYTES = 1024 * 1024
 
@@ -46,6 +47,7 @@ class LedgerTail:
 
     def rows(self) -> Iterator[Row]:
         """As `poll`, a piece of the file at a time: for a long ledger. Take them all."""
+        check_plain(self._path)
         try:
             with self._path.open("rb") as file:
                 file.seek(self._place.offset)

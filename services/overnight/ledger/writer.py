@@ -20,6 +20,7 @@ from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import SessionState
 from overnight.ledger.head import head_problem, read_head
 from overnight.ledger.lock import hold
+from overnight.ledger.plain import check_plain
 from overnight.ledger.reader import LedgerTail
 from overnight.ledger.stamp import utc_label
 
@@ -49,6 +50,7 @@ class LedgerWriter:
         """
         self._lock = lock_ledger(self._files)
         try:
+            check_plain(self._files.ledger)
             self._heal_tail()
             last = None
             for row in LedgerTail(self._files.ledger).rows():

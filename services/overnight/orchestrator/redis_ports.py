@@ -25,7 +25,6 @@ class RedisQueue:
         self._flags = flags
         self._sid = sid
         self._pool = pool
-        self._stop_is_set = True  # unknown at first: cleared with the first look
         self._mark: str | None = None  #: what the last look left in Redis
 
     def push(self, job: ExperimentJob) -> None:
@@ -57,9 +56,8 @@ class RedisQueue:
         return last is not None and found == last
 
     def stopping(self, on: bool) -> None:
-        """The flag expires by itself, so it is set again with every look while it stands."""
+        """Set or cleared with every look: it expires by itself, and only the ledger counts."""
         if on:
             self._flags.set_stop(self._sid)
-        elif self._stop_is_set:
+        else:
             self._flags.clear_stop(self._sid)
-        self._stop_is_set = on

@@ -40,6 +40,7 @@ class Stack:
     endpoints: dict[str, str] = field(default_factory=dict)
     isolation: str | None = None
     waiting: dict[str, str] = field(default_factory=dict)  #: service -> what for
+    lock: str | None = None  #: identity of the session's lock: a copied folder has another
     v: int = STACK_VERSION
 
     def write(self, files: SessionFiles) -> None:
@@ -59,6 +60,15 @@ class Stack:
                 file.write(text)
 
 
+def file_identity(path: Path) -> str | None:
+    """The same for a file that was moved, another for its copy; None when it is not there."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return f"{status.st_dev}:{status.st_ino}"
+
+
 def read_stack(files: SessionFiles) -> Stack | None:
     """The stack of this session, None when none runs.
 
@@ -70,7 +80,9 @@ def read_stack(files: SessionFiles) -> Stack | None:
         with contextlib.suppress(PermissionError):  # another user's
             os.kill(plain["pid"], 0)
         wire.check_version("stack", plain, STACK_VERSION)
-        return TypeAdapter(Stack).validate_json(json.dumps(plain), strict=True)
+        stack = TypeAdapter(Stack).validate_json(json.dumps(plain), strict=True)
+        copied = stack.lock is not None and stack.lock != file_identity(files.session_lock)
+        return None if copied else stack
     except (FileNotFoundError, ProcessLookupError):
         return None
     except ValidationError as error:

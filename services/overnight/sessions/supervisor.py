@@ -23,7 +23,7 @@ from overnight.configuration import (
     redis_source,
     socket_dir,
 )
-from overnight.contracts.errors import InfrastructureError, OvernightError
+from overnight.contracts.errors import ConfigError, InfrastructureError, OvernightError
 from overnight.contracts.rows import Row, SessionClosed
 from overnight.contracts.status import ControlAction
 from overnight.faultpoints import Step, reach
@@ -35,6 +35,7 @@ from overnight.sessions.opening import Opened
 from overnight.sessions.stack import (
     Stack,
     ask,
+    file_identity,
     fresh_socket_folder,
     hold_socket_folder,
     remove_socket_folder,
@@ -98,6 +99,7 @@ class Supervisor:
         self.state = SessionState()
         self._interrupts = 0
         self._answered = 0
+        self._give_up_at = math.inf
         self._socket_dir: Path | None = None
         self._socket_lock: int | None = None
         self._stack: Stack | None = None
@@ -136,7 +138,9 @@ class Supervisor:
             raise InfrastructureError(f"{self._files.service_logs}: {error.strerror}") from error
         self._sweep()
         url = self._redis.url or self._prepare_redis(lifeline)
-        self._stack = Stack(pid=os.getpid(), redis_url=url)
+        self._stack = Stack(
+            pid=os.getpid(), redis_url=url, lock=file_identity(self._files.session_lock)
+        )
         # A pool of its own: on a shared Redis no other session's runner may take its jobs.
         own_pool = f"default-{self._opened.sid}"
         common = ("--dir", str(self._files.root), "--redis", url, "--pool", own_pool)
@@ -211,12 +215,22 @@ class Supervisor:
                     self._watcher.on_event("killed", {})
                     return None
                 self._watcher.on_event("stopping", {})
+                self._give_up_at = time.monotonic() + self._settings.stop_seconds
                 Thread(target=self._ask_to_stop, daemon=True).start()
+            if self._stops_in_vain():
+                self._watcher.on_event("killed", {})
+                return None
             over = self._tend()
             if over:
                 self._fold()
                 return self._closing()
             time.sleep(TICK_SECONDS)
+
+    def _stops_in_vain(self) -> bool:
+        """Asked to stop, and no row can say so (Redis or the disk is away): it ends all the same,
+        and what runs is run again with the next start."""
+        recorded = self.state.run_state in (RunState.STOPPING, RunState.CLOSED)
+        return not recorded and time.monotonic() > self._give_up_at
 
     def _fold(self) -> None:
         for row in self._tail.poll():
@@ -279,10 +293,14 @@ class Supervisor:
             times = max(child.early_deaths, child.quick_failures)
             reason = child.last_reason() or f"exit code {code}"
             raise InfrastructureError(f"{name} died {times} times in a row: {reason}")
+        if code == ConfigError.exit_code:
+            raise ConfigError(child.last_reason() or f"{name} ended with exit code {code}")
         log.warning("child_died", name=name, code=code)
         reach(Step.SUPERVISOR_DIED)
         self._watcher.on_event("restarted", {"service": name, "code": code})
         child.restart_later()
+        if code != -signal.SIGKILL:  # by itself: whoever asks for the status is told why
+            child.waiting = f"it died and is started again: {child.last_reason() or code}"
 
     def _write_stack(self) -> None:
         stack = self._stack

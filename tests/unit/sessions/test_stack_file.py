@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from overnight.contracts.errors import InfrastructureError
 from overnight.ledger.files import SessionFiles
-from overnight.sessions.stack import Stack, read_stack
+from overnight.sessions.stack import Stack, file_identity, read_stack
 
 
 @pytest.fixture
@@ -59,3 +60,16 @@ def test_a_damaged_one_is_one_line(files: SessionFiles, text: str) -> None:
     with pytest.raises(InfrastructureError) as caught:
         read_stack(files)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_the_stack_file_of_a_copied_session_is_not_its_own(tmp_path: Path) -> None:
+    original, copy = SessionFiles(tmp_path / "one"), SessionFiles(tmp_path / "two")
+    original.root.mkdir()
+    original.session_lock.touch()
+    lock = file_identity(original.session_lock)
+    Stack(pid=os.getpid(), redis_url="unix:///s", lock=lock).write(original)
+    shutil.copytree(original.root, copy.root)
+    original.root.rename(tmp_path / "moved")
+
+    assert read_stack(copy) is None
+    assert read_stack(SessionFiles(tmp_path / "moved")) is not None

@@ -1,0 +1,14 @@
+"""What stands where a file of ours belongs must be a file: opening a pipe would wait for ever."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from overnight.contracts.errors import LedgerError
+
+
+def check_plain(path: Path) -> None:
+    """Raises LedgerError when something stands at *path* that is no plain file."""
+    if os.path.lexists(path) and not path.is_file():
+        raise LedgerError(f"{path} is no plain file: move it away, then run `overnight verify`")
