@@ -71,6 +71,9 @@ class Claim(Wire):
     value: Annotated[str, Field(max_length=64)]
 
 
+STEPS = ("export", "start", "run", "collect", "destroy")  #: of an attempt, in order of time
+
+
 class ExperimentResult(Wire):
     """One attempt's terminal result. Body of a `result` row."""
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from overnight.contracts import wire
 from overnight.contracts.errors import InfrastructureError, UsageError
+from overnight.contracts.experiment import STEPS
 from overnight.contracts.untrusted import strip_terminal
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import ExperimentState, SessionState
@@ -145,7 +147,7 @@ def detail(files: SessionFiles, state: SessionState, experiment: ExperimentState
         "lines_removed": experiment.proposed.lines_removed,
         "diff": diff(files, state, experiment) if experiment.proposed.commit else None,
         "log_tail": log,
-        "timings": dict(last.timings) if last else {},
+        "timings": _in_time(last.timings) if last else {},
         "claims": [wire.dump(claim) for claim in last.claims] if last else [],
         "flags": list(last.flags) if last else [],
         "replicates": [e.id for e in state.experiments.values() if e.proposed.of == experiment.id],
@@ -181,3 +183,9 @@ def wait_decided(files: SessionFiles, which: int, *, timeout_seconds: float) -> 
                 f"experiment {which} is not decided after {timeout_seconds:g} s"
             )
         time.sleep(WAIT_POLL_SECONDS)
+
+
+def _in_time(timings: Mapping[str, float]) -> dict[str, float]:
+    """As the steps followed one another: a row's canonical form has them in order of letters."""
+    known = [step for step in STEPS if step in timings]
+    return {step: timings[step] for step in (*known, *sorted(timings.keys() - set(known)))}
