@@ -144,3 +144,22 @@ def test_a_row_that_is_changed_while_it_runs_is_no_success(cli: Cli, tmp_path: P
     done = finish(process)
 
     assert done.code == 1, done
+
+
+def test_without_its_name_a_session_is_found_by_its_ledger(cli: Cli, tmp_path: Path) -> None:
+    repo = _finished(cli, tmp_path / "repo")
+    sandbox = repo / "sandbox"
+    (sandbox / "session.json").unlink()
+    looked = cli("verify", "--dir", repo)
+    (sandbox / "ledger.jsonl").rename(tmp_path / "kept")
+    gone = cli("run", repo, "--max", 2)
+    (tmp_path / "kept").rename(sandbox / "ledger.jsonl")
+    again = cli("run", repo, "--max", 2, "--json")
+
+    assert looked.code == 3, looked
+    assert "session.json is gone, the ledger is there: `overnight run` writes it" in looked.err
+    assert gone.code == 3, gone
+    assert "ledger.jsonl is gone, ledger.head says that there was one" in gone.err
+    assert len(gone.err.splitlines()) == len(looked.err.splitlines()) == 1
+    assert again.code == 0, again
+    assert again.lines[-1]["candidates"] == 2

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from overnight.configuration import LOOP_FILE, load_yaml
-from overnight.contracts.errors import ConfigError, UsageError
+from overnight.contracts.errors import ConfigError, LedgerError, UsageError
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import SessionState
 from overnight.ledger.identity import read_identity
@@ -40,6 +40,7 @@ def find_session(directory: Path, tag: str | None = None) -> Found:
 
     Raises:
         UsageError: there is none; names the fix.
+        LedgerError: there is one whose session.json is gone.
     """
     others: list[str] = []
     for root in _roots(directory):
@@ -54,6 +55,11 @@ def find_session(directory: Path, tag: str | None = None) -> Found:
     if others:
         tags = ", ".join(dict.fromkeys(others))
         raise UsageError(f"no session {tag!r} in {directory}: there is {tags}")
+    for files in map(SessionFiles, _roots(directory)):
+        if files.ledger.is_file():
+            raise LedgerError(
+                f"{files.identity} is gone, the ledger is there: `overnight run` writes it again"
+            )
     wanted = f"session {tag!r}" if tag else "session"
     raise UsageError(f"no {wanted} in {directory}: start one with `overnight run`, or give --dir")
 

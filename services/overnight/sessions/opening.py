@@ -166,9 +166,16 @@ def heal_identity(files: SessionFiles) -> None:
     """session.json is written again from the ledger where only it is gone.
 
     Raises:
-        LedgerError: the ledger is damaged.
+        LedgerError: the ledger is damaged, or gone.
     """
-    if files.identity.is_file() or not files.ledger.is_file():
+    if files.identity.is_file():
+        return
+    if not files.ledger.is_file():
+        if files.head.is_file():
+            raise LedgerError(
+                f"{files.ledger} is gone, ledger.head says that there was one: put it back, "
+                f"or move {files.root} away to begin anew"
+            )
         return
     state = read_state(files)
     if state.sid is not None and state.opened is not None:
