@@ -69,7 +69,7 @@ def test_any_damage_is_named_and_mended(
     refused = cli.inside("run", repo, "--max", CANDIDATES)
     assert refused.code == 3, refused
     assert len(refused.err.splitlines()) == 1
-    assert "`overnight ledger repair`" in refused.err
+    assert "`overnight ledger repair" in refused.err
     assert ledger.read_bytes() == damaged
 
     mended = cli.inside("ledger", "repair", "--dir", repo, "--json")
