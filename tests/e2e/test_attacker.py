@@ -215,7 +215,7 @@ def test_a_candidate_finds_every_door_of_a_session_closed(stage: Stage) -> None:
         assert (facts["sockets"], facts["secrets"]) == ([], [])
         assert facts["interfaces"] == ["lo"]
         assert facts["unix"] == 0
-        assert facts["pids"] <= 3
+        assert facts["pids"] <= 4  # the first, the gate's shell, the script, and what it asks with
         assert [k for k, v in facts.items() if k.startswith("found ") and v] == []
     _check_outside(outside, os.geteuid() == 0)
     assert (stage.root / "canary").read_text() == "canary"

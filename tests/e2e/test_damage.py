@@ -93,7 +93,8 @@ def test_lost_objects_are_one_line_and_no_endless_wait(cli: Cli, tmp_path: Path)
     done = cli("run", repo, "--max", 2, seconds=90.0)
 
     assert done.code == 3, done
-    assert "snapshot_missing" in done.err
+    assert "objects.git is damaged" in done.err
+    assert len(done.err.splitlines()) == 1
 
 
 def test_a_claim_that_cannot_be_read_is_set_aside(cli: Cli, tmp_path: Path) -> None:
