@@ -110,6 +110,7 @@ class Supervisor:
 
         Raises:
             InfrastructureError: a service keeps dying, or there is no Redis; names why.
+            ConfigError: a service refuses its settings; names which.
         """
         read_end, write_end = os.pipe()
         previous = {n: signal.signal(n, self._on_signal) for n in (signal.SIGINT, signal.SIGTERM)}
