@@ -16,7 +16,7 @@ import sys
 import time
 
 OUT = os.environ.get("OVERNIGHT_OUT", "/out")
-LEDGER = os.environ.get("TORTURE_LEDGER", "/work/ledger.jsonl")  # where the real one lies
+LEDGER = os.environ.get("TORTURE_LEDGER", "/ledger.jsonl")  # where the real one lies
 
 
 def report(val_bpb):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
+
+from overnight.ledger.plain import write_new
 
 KEPT_EACH = 20  #: of one name; something that damages a file again and again fills no disk
 
@@ -37,12 +38,5 @@ def keep_aside(folder: Path, name: str, content: bytes) -> Path:
         OSError: the disk refused.
     """
     place = place_aside(folder, name)
-    try:
-        with place.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError:
-        place.unlink(missing_ok=True)
-        raise
+    write_new(place, content)
     return place

@@ -12,3 +12,19 @@ def check_plain(path: Path) -> None:
     """Raises LedgerError when something stands at *path* that is no plain file."""
     if os.path.lexists(path) and not path.is_file():
         raise LedgerError(f"{path} is no plain file: move it away, then run `overnight verify`")
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Make *path* with *content*, on the disk when it returns; nothing is left where that fails.
+
+    Raises:
+        OSError: something stands there, or the disk refused.
+    """
+    with path.open("xb") as file:
+        try:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise

@@ -20,6 +20,8 @@ from overnight.contracts.status import Role, Status, Trust
 from overnight.contracts.untrusted import tsv_cell
 from overnight.faultpoints import Step, reach
 from overnight.ledger.aside import place_aside
+from overnight.ledger.plain import write_new
+from overnight.ledger.writer import sync_folder
 
 TSV_NAME = "results.tsv"
 JSONL_NAME = "experiments.jsonl"
@@ -190,7 +192,7 @@ class Exports:
                     kept = _quarantine(path, self._folder / QUARANTINE)
                     log.warning("export_quarantined", file=name, kept=kept)
                 new.replace(path)  # a reader sees the old file or the new one
-                _sync_folder(self._folder)
+                sync_folder(self._folder)
             except OSError as error:
                 raise _unwritable(path, error) from error
         self._ids = set(final)
@@ -278,23 +280,8 @@ def _written(path: Path, text: bytes) -> Path:
     """*path* with *text* safely on disk; no file where that failed."""
     with contextlib.suppress(FileNotFoundError):
         path.unlink()
-    try:
-        with path.open("xb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError:
-        path.unlink(missing_ok=True)
-        raise
+    write_new(path, text)
     return path
-
-
-def _sync_folder(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _unwritable(path: Path, error: OSError) -> InfrastructureError:
