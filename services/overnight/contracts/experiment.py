@@ -6,7 +6,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from overnight.contracts.loop import EnvName, MetricName, RelativePath
+from overnight.contracts.loop import (
+    Argv,
+    CommandSource,
+    Constraint,
+    EnvName,
+    JsonSource,
+    MetricName,
+    RegexSource,
+    RelativePath,
+)
 from overnight.contracts.status import Status, Trust
 from overnight.contracts.wire import Wire
 
@@ -31,6 +40,7 @@ class Proposal(Wire):
     ]  #: path -> whole new text
     parent: ExperimentId  #: the experiment whose tree it edits
     proposer: Name  #: who
+    repairs: ExperimentId | None = None  #: the crashed experiment that it mends
     details: dict[str, Any] = {}  #: the proposer's own data, kept in the ledger
 
 
@@ -46,6 +56,11 @@ class ExperimentJob(Wire):
     tree_digest: Digest  #: content digest of the exported tree
     run_cmd: Annotated[tuple[str, ...], Field(min_length=1)]
     metric: MetricName
+    source: Literal["stdout_line"] | RegexSource | JsonSource | CommandSource = "stdout_line"
+    constraints: tuple[Constraint, ...] = ()  #: measured, judged by the policy
+    guard: Argv | None = None  #: run after a scored run that may be kept
+    guard_unless_worse_than: float | None = None  #: metric; None: always
+    maximize: bool = False  #: is a higher metric better?
     editable_files: tuple[RelativePath, ...]
     frozen_files: tuple[RelativePath, ...] | None = None  #: None: all but the editable ones
     budget: Annotated[float, Field(gt=0)]
@@ -88,7 +103,10 @@ class ExperimentResult(Wire):
     detail: Annotated[str, Field(max_length=2000)] = ""  #: one line for a person
     metric: float | None = None  #: finite; only with status scored or held
     trust: Trust = Trust.PRINTED
+    measures: dict[MetricName, float] = {}  #: the constraints' numbers, as printed; finite
+    guard: Literal["passed", "failed"] | None = None  #: None: there is none, or it was not run
     claims: tuple[Claim, ...] = ()
+    log_tail: Annotated[str, Field(max_length=4000)] = ""  #: last 50 lines of a crash or timeout
     flags: tuple[Reason, ...] = ()  #: e.g. multiple_metric_lines, metric_on_stderr
     signature: Annotated[str, Field(max_length=300)] | None = None  #: of a crash, to compare two
     runtime_s: Seconds = 0.0  #: wall clock of the command
@@ -129,5 +147,6 @@ class Decision(Wire):
     reason: Reason | None
     incumbent_before: ExperimentId | None
     incumbent_after: ExperimentId | None
+    flags: tuple[Reason, ...] = ()  #: e.g. vram_warning
     rests_on: tuple[int, ...]  #: seqs of the rows that it rests on
     basis_seq: int  #: the last row that the decider had folded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from overnight.contracts.status import Direction, Gate
 from overnight.contracts.wire import Wire
@@ -25,12 +25,38 @@ RelativePath = Annotated[str, AfterValidator(_relative)]
 EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
 
 
+Pattern = Annotated[str, Field(min_length=1, max_length=500)]  #: re, with exactly one group
+Argv = Annotated[tuple[str, ...], Field(min_length=1, max_length=256)]
+
+
+class RegexSource(Wire):
+    """Found by a pattern in the output's lines; its one group is the number."""
+
+    regex: Pattern
+    take: Literal["last", "min", "max", "only"] = "last"  #: of several matches
+
+
+class JsonSource(Wire):
+    """A number in a JSON file that the run writes in its working folder."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    file: RelativePath = Field(alias="json")
+    key: Annotated[str, Field(min_length=1, max_length=200)]  #: dots lead into objects
+
+
+class CommandSource(Wire):
+    """Printed as `NAME: NUMBER` by a frozen command that is started after the run."""
+
+    command: Argv
+
+
 class MetricSpec(Wire):
     """The one number that is optimised and where it is read."""
 
     name: MetricName
     direction: Direction = Direction.MINIMIZE
-    source: Literal["stdout_line"] = "stdout_line"
+    source: Literal["stdout_line"] | RegexSource | JsonSource | CommandSource = "stdout_line"
     target: float | None = None
 
     def better(self, value: float, than: float) -> bool:
@@ -52,20 +78,65 @@ class Confirm(Wire):
     max_share: Annotated[float, Field(ge=0, le=1)] = 0.25
 
 
+class Constraint(Wire):
+    """A printed number that a candidate must keep within bounds to be kept."""
+
+    name: MetricName
+    min: float | None = None
+    max: float | None = None
+    regex: Pattern | None = None  #: how it is found; None: as a line `NAME: NUMBER`
+
+
+class Research(Wire):
+    """What a person set out to learn. No proposer ever changes it."""
+
+    question: Annotated[str, Field(max_length=2000)] | None = None
+    starting_hypothesis: Annotated[str, Field(max_length=2000)] | None = None  #: experiment 2
+
+
+class Simplicity(Wire):
+    """What added code has to be worth."""
+
+    per_line: Annotated[float, Field(ge=0, le=1)] = 0.00005  #: gain a net added line must bring,
+    #: relative to |baseline|
+    tie_epsilon: Annotated[float, Field(ge=0)] | Literal["auto"] = "auto"  #: in units of the metric
+
+
+Positive = Annotated[float, Field(gt=0)]
+
+
+class PerExperiment(Wire):
+    """What one experiment may cost at most. None: anything."""
+
+    gpu_hours: Positive | None = None
+    usd: Positive | None = None
+
+
 class SessionLimits(Wire):
     """When a session stops by itself. None: never."""
 
     experiments: Annotated[int, Field(ge=0)] | None = None  #: candidates in total, not the baseline
-    hours: Annotated[float, Field(gt=0)] | None = None  #: wall clock of one run
+    hours: Positive | None = None  #: wall clock of one run
+    gpu_hours: Positive | None = None  #: device-hours of all attempts together
+    usd: Positive | None = None  #: the same, priced by the pool's usd_per_hour
+    vram_gb: Positive | None = None  #: a candidate that needs more is discarded
+    per_experiment: PerExperiment = PerExperiment()
 
 
 class Policy(Wire):
     """What is kept, and when the loop stops by itself."""
 
-    autonomy: Literal["never_stop"] = "never_stop"
+    autonomy: Literal["never_stop", "ask"] = "never_stop"
+    ask_after_degradations: Annotated[int, Field(ge=1, le=1000)] = 3
+    approval: Literal["none", "hypothesis"] = "none"  #: who lets an idea run
+    approve_timeout: Positive | None = None  #: seconds; None: wait for ever
+    approve_then: Literal["skip", "run"] = "skip"  #: after the timeout
     prefetch: Annotated[int, Field(ge=0, le=64)] = 1
+    repair_tries: Annotated[int, Field(ge=0, le=10)] = 2  #: of a crashed idea
+    simplicity: Simplicity = Simplicity()
     confirm: Confirm = Confirm()
     limits: SessionLimits = SessionLimits()
+    require_program: bool = False  #: no run without a program.md
 
 
 class ProposerSpec(Wire):
@@ -87,7 +158,10 @@ class LoopConfig(Wire):
     """One session's bindings. Built by `configuration`, stored whole in `session_opened`."""
 
     metric: MetricSpec
-    run_cmd: Annotated[tuple[str, ...], Field(min_length=1, max_length=256)]
+    constraints: Annotated[tuple[Constraint, ...], Field(max_length=16)] = ()
+    guard: Argv | None = None  #: command that must pass before a keep
+    research: Research = Research()
+    run_cmd: Argv
     editable_files: Annotated[tuple[RelativePath, ...], Field(min_length=1, max_length=64)]
     frozen_files: Literal["auto"] | tuple[RelativePath, ...] = "auto"
     iter_strategy: Literal["branches", "snapshots"] = "snapshots"
@@ -104,7 +178,9 @@ class LoopConfig(Wire):
     pass_env: tuple[EnvName, ...] = ()
     reads: tuple[str, ...] = ()
     network: Literal["none", "host"] = "none"
+    prepare: Argv | None = None  #: run once, trusted, with network, by `overnight prepare`
     memory_mb: Annotated[int, Field(ge=64)] | None = None  #: whole sandbox, where cgroups allow
+    min_free_gb: Annotated[float, Field(ge=0)] | None = None  #: less free disk pauses the session
     plausible: Plausible = Plausible()
     policy: Policy = Policy()
     proposer: ProposerSpec = ProposerSpec()
@@ -114,12 +190,17 @@ class LoopConfig(Wire):
 
 
 #: Keys that another run of the same session may change; all others open a new comparison track.
-RESUMABLE = frozenset({"proposer", "pools", "sandbox_root", "python"})
+RESUMABLE = frozenset({"proposer", "pools", "sandbox_root", "python", "prepare", "min_free_gb"})
+#: The same within `policy`.
+RESUMABLE_POLICY = frozenset(
+    {"limits", "autonomy", "ask_after_degradations", "prefetch", "repair_tries", "require_program"}
+    | {"approval", "approve_timeout", "approve_then"}
+)
 
 
 def comparable(config: LoopConfig) -> dict[str, Any]:
     """The part of a configuration that must stay the same within one session."""
     plain = config.model_dump(mode="json", exclude=set(RESUMABLE))
-    for key in ("limits", "autonomy", "prefetch"):
+    for key in RESUMABLE_POLICY:
         plain["policy"].pop(key, None)
     return plain

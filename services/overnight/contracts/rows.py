@@ -69,6 +69,15 @@ class Ack(Wire):
     reason: Annotated[str, Field(max_length=2000)] | None = None
 
 
+class Origin(Wire):
+    """Whose result a session began with (`--from TAG`)."""
+
+    tag: Annotated[str, Field(min_length=1, max_length=128)]
+    sid: Sid
+    id: ExperimentId
+    commit: CommitId
+
+
 class SessionOpened(Wire):
     """Each orchestrator start appends one; the epoch fences its predecessors."""
 
@@ -86,6 +95,8 @@ class SessionOpened(Wire):
     branch: str | None  #: session branch with `branches`
     branch_prefix: str | None = None  #: before `<id>-<slug>` with `branches`
     description: Annotated[str, Field(max_length=2000)] = ""  #: the user's own words
+    origin: Origin | None = None
+    program_digest: Digest | None = None  #: of program.md as the session began with it
     code_version: str
     policy_version: Annotated[int, Field(ge=1)]
 
@@ -117,6 +128,7 @@ class Proposed(Wire):
     seen_seq: int  #: the last row that the proposer could have seen
     lines_added: int = 0
     lines_removed: int = 0
+    repairs: ExperimentId | None = None  #: the crashed experiment that it mends
     details: dict[str, Any] = {}
     rejection: Reason | None = None  #: set when the edit was refused; final without a result
     rejection_detail: Annotated[str, Field(max_length=2000)] = ""
@@ -134,14 +146,15 @@ class AttemptIssued(Wire):
 class Control(Wire):
     """A person's or an agent's wish.
 
-    requeue and drop are about one experiment; their key is `control:<action>:<id>:<seq>`, where seq
+    approve and reject are about one experiment, keyed `control:<action>:<id>`. requeue and drop
+    too; their key is `control:<action>:<id>:<seq>`, where seq
     is the row by which it was given up: twice is once, and what comes too late is refused.
     """
 
     action: ControlAction
     by: Name
-    why: Annotated[str, Field(max_length=500)] = ""
-    #: of requeue and drop; where there is none, rows look as before there was such a field
+    why: Annotated[str, Field(max_length=4000)] = ""  #: of steer: the advice itself
+    #: of requeue, drop, approve and reject; where there is none, it is left out
     id: ExperimentId | None = Field(default=None, exclude_if=lambda number: number is None)
 
 

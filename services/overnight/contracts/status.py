@@ -84,3 +84,17 @@ class ControlAction(StrEnum):
     STOP = "stop"  #: end what runs as cancelled, then close
     REQUEUE = "requeue"  #: try an experiment that was given up anew
     DROP = "drop"  #: take it out of the dead letter; its verdict stays
+    APPROVE = "approve"  #: let a proposed experiment run
+    REJECT = "reject"  #: never run it
+    STEER = "steer"  #: advice to the proposer; changes no state
+
+
+class Strategy(StrEnum):
+    """How a proposer is asked to search next; the policy changes it when nothing gets better."""
+
+    NORMAL = "normal"
+    SMALLER_STEP = "smaller_step"  #: after a failure: a simpler hypothesis
+    COMBINE = "combine"  #: near misses together
+    REREAD = "reread"  #: look at the files again for a new angle
+    BOLDER = "bolder"  #: a more radical change
+    REWIND = "rewind"  #: start from an earlier kept tree; rarely
