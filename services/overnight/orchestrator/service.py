@@ -8,20 +8,14 @@ from dataclasses import dataclass
 import structlog
 
 from overnight.contracts import rows
-from overnight.contracts.errors import (
-    EditRejectedError,
-    InfrastructureError,
-    ProposerError,
-    SessionHeldError,
-)
-from overnight.contracts.experiment import Decision, Proposal
+from overnight.contracts.errors import InfrastructureError, SessionHeldError
+from overnight.contracts.experiment import Decision
 from overnight.contracts.rows import LedgerMessage
-from overnight.contracts.status import GAVE_UP, Role, RowKind, Status
+from overnight.contracts.status import GAVE_UP, RowKind, Status
 from overnight.faultpoints import Step, reach
 from overnight.ledger.fold import RunState, SessionState
 from overnight.orchestrator import jobs
 from overnight.orchestrator.deadlines import deadlines
-from overnight.orchestrator.history import history
 from overnight.orchestrator.planning import (
     Action,
     Bounds,
@@ -39,6 +33,7 @@ from overnight.orchestrator.planning import (
 )
 from overnight.orchestrator.policy import decide
 from overnight.orchestrator.ports import Look, Ports
+from overnight.orchestrator.proposing import Proposing
 
 log = structlog.get_logger()
 
@@ -75,6 +70,7 @@ class Orchestrator:
         starter: str,
     ) -> None:
         self._ports = ports
+        self._proposing = Proposing(ports.trees, ports.proposer)
         self._opening = opening.model_copy(update={"starter": starter})
         self._bounds = bounds
         self._timing = timing
@@ -288,65 +284,11 @@ class Orchestrator:
     def _propose(self, experiment_id: int) -> None:
         reach(Step.ORCHESTRATOR_PROPOSE)
         if experiment_id == 1:
-            self._send(jobs.proposed_message(self._baseline(), self.epoch))
+            baseline = self._proposing.baseline(self.state, self._opening)
+            self._send(jobs.proposed_message(baseline, self.epoch))
             return
-        incumbent = self.state.experiments[self.state.incumbent or 1].proposed
-        assert incumbent.commit is not None  # an incumbent ran
-        files = self._ports.trees.files_of(incumbent.commit)
-        try:
-            proposal = self._ports.proposer.propose(history(self.state, files))
-        except ProposerError as error:
-            log.info("proposer_exhausted", reason=str(error))
+        idea = self._proposing.idea(self.state, experiment_id)
+        if idea is None:
             self._exhausted = True
             return
-        self._send(jobs.proposed_message(self._candidate(experiment_id, proposal), self.epoch))
-
-    def _baseline(self) -> rows.Proposed:
-        return rows.Proposed(
-            id=1,
-            role=Role.BASELINE,
-            parent=None,
-            commit=self._opening.base_commit,
-            tree_digest=self._opening.base_digest,
-            branch=self._ports.trees.branch_for(1, "baseline"),
-            hypothesis="baseline",
-            proposer="orchestrator",
-            seen_seq=self.state.seq,
-        )
-
-    def _candidate(self, experiment_id: int, proposal: Proposal) -> rows.Proposed:
-        parent = self.state.experiments[proposal.parent].proposed
-        assert parent.commit is not None  # proposers build on what ran
-        common = {
-            "id": experiment_id,
-            "role": Role.CANDIDATE,
-            "parent": proposal.parent,
-            "branch": self._ports.trees.branch_for(experiment_id, proposal.hypothesis),
-            "hypothesis": proposal.hypothesis,
-            "analysis": proposal.analysis,
-            "proposer": proposal.proposer,
-            "seen_seq": self.state.seq,
-            "details": proposal.details,
-        }
-        try:
-            tree = self._ports.trees.write(experiment_id, parent.commit, proposal, self._tried())
-            reach(Step.ORCHESTRATOR_TREE)
-        except EditRejectedError as error:
-            refused = {"commit": None, "tree_digest": None, "rejection": error.reason}
-            detail = {"rejection_detail": error.detail[:2000]}
-            return rows.Proposed.model_validate({**common, **refused, **detail})
-        written = {
-            "commit": tree.commit,
-            "tree_digest": tree.digest,
-            "lines_added": tree.lines_added,
-            "lines_removed": tree.lines_removed,
-        }
-        return rows.Proposed.model_validate({**common, **written})
-
-    def _tried(self) -> dict[str, int]:
-        """Tree digest -> the first experiment that had it."""
-        tried: dict[str, int] = {}
-        for experiment in self.state.experiments.values():
-            if experiment.proposed.tree_digest is not None:
-                tried.setdefault(experiment.proposed.tree_digest, experiment.id)
-        return tried
+        self._send(jobs.proposed_message(idea, self.epoch))
