@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -18,8 +19,8 @@ from overnight.contracts.experiment import (
     Sid,
     Text,
 )
-from overnight.contracts.status import ControlAction, Role, RowKind
-from overnight.contracts.wire import Wire
+from overnight.contracts.status import ControlAction, Role, RowKind, Strategy
+from overnight.contracts.wire import Wire, build
 
 ROW_VERSION = 1
 GENESIS = "0" * 64  #: `prev` of the first row
@@ -38,6 +39,11 @@ class Row(Wire):
     body: dict[str, Any]
     prev: Digest
     hash: Digest
+
+    @cached_property
+    def typed(self) -> Wire:
+        """The body as what its kind says, made once. Raises VersionError, or WireError."""
+        return build(BODIES[self.kind], self.body)
 
 
 class Head(Wire):
@@ -128,7 +134,11 @@ class Proposed(Wire):
     seen_seq: int  #: the last row that the proposer could have seen
     lines_added: int = 0
     lines_removed: int = 0
+    places: int = 0  #: separate places that it changes, over all files
+    code_lines: int | None = None  #: size of the editable files' code, however it is laid out
+    strategy: Strategy = Strategy.NORMAL  #: how the proposer was asked to search
     repairs: ExperimentId | None = None  #: the crashed experiment that it mends
+    asked_to_mend: ExperimentId | None = None  #: what crashed, and was shown to the proposer
     details: dict[str, Any] = {}
     rejection: Reason | None = None  #: set when the edit was refused; final without a result
     rejection_detail: Annotated[str, Field(max_length=2000)] = ""

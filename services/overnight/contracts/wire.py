@@ -19,6 +19,10 @@ from overnight.contracts.errors import VersionError, WireError
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024  #: a job, row or message longer than this is refused unread
 MAX_DEPTH = 64
 
+_CANONICAL = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+)
+
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
 
 
@@ -34,9 +38,7 @@ M = TypeVar("M", bound=Wire)
 def canonical(value: Json) -> str:
     """The one JSON text of *value*: sorted keys, no spaces, ASCII. Raises WireError for NaN."""
     try:
-        return json.dumps(
-            value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-        )
+        return _CANONICAL.encode(value)
     except (ValueError, TypeError, RecursionError) as error:
         raise WireError(f"not a JSON value: {error}") from error
 
@@ -60,7 +62,7 @@ def loads(text: str, what: str = "message") -> Json:
         )
     except (ValueError, RecursionError) as error:
         raise WireError(f"{what} is not strict JSON: {error}") from error
-    _bound_depth(value, what)
+    bound_depth(value, what)
     return value
 
 
@@ -136,7 +138,8 @@ def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _bound_depth(value: Json, what: str) -> None:
+def bound_depth(value: Json, what: str) -> None:
+    """Raises WireError when *value* is nested deeper than MAX_DEPTH."""
     level: list[Any] = [value]
     for _ in range(MAX_DEPTH):
         level = [

@@ -90,7 +90,7 @@ class TreePort(Protocol):
 class Ports:
     """All of them."""
 
-    rows: Callable[[], list[Row]]  #: new checked rows since the last call
+    rows: Callable[[], Iterable[Row]]  #: new checked rows since the last call; take them all
     ledger: LedgerPort
     queue: QueuePort
     trees: TreePort

@@ -234,7 +234,7 @@ class Supervisor:
         return not recorded and time.monotonic() > self._give_up_at
 
     def _fold(self) -> None:
-        for row in self._tail.poll():
+        for row in self._tail.rows():
             self.state.apply(row)
             if row.seq > self._start_seq:
                 self._watcher.on_row(row, self.state)
