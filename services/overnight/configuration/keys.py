@@ -32,21 +32,14 @@ TRACK_ONLY = frozenset(
 UNBUILT: dict[KeyPath, tuple[object, ...]] = {
     ("constraints",): ([], None),
     ("guard",): (None,),
-    ("research", "question"): (None,),
-    ("research", "starting_hypothesis"): (None,),
     ("prepare",): (None,),
     ("image",): (None,),
     ("gpus",): (1,),
     ("scoring",): ("printed",),
     ("policy", "ask_after_degradations"): (3,),
-    ("policy", "approval"): ("none", None),
-    ("policy", "approve_timeout"): (None,),
-    ("policy", "require_program"): (False,),
     ("policy", "simplicity", "per_line"): (0.00005, 0, 0.0),
     ("policy", "simplicity", "tie_epsilon"): ("auto",),
-    **{("policy", "limits", name): (None,) for name in ("gpu_hours", "usd", "vram_gb")},
-    ("policy", "limits", "per_experiment", "gpu_hours"): (None,),
-    ("policy", "limits", "per_experiment", "usd"): (None,),
+    ("policy", "limits", "vram_gb"): (None,),
 }
 
 #: Keys that exist with one value only until their feature does.
@@ -210,6 +203,8 @@ def _expand(layer: Layer, path: KeyPath, value: Any) -> Any:
         return _short_metric(layer, value)
     if path == ("proposer",) and isinstance(value, str):
         return {"name": value}
+    if path == ("policy", "approval") and value is None:
+        return "none"
     if path in {("run_cmd",), ("entrypoint",)} and isinstance(value, str):
         try:
             return list(split_command(value))

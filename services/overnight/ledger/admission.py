@@ -12,7 +12,8 @@ from overnight.contracts.experiment import Decision, ExperimentResult
 from overnight.contracts.loop import LoopConfig, comparable
 from overnight.contracts.rows import BODIES, FENCED_BY_EPOCH, LedgerMessage
 from overnight.contracts.status import ControlAction, Role, RowKind, Status
-from overnight.ledger.fold import RunState, SessionState
+from overnight.ledger.approvals import awaits_approval
+from overnight.ledger.fold import ANSWERS, OURSELVES, RunState, SessionState
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ def admit(state: SessionState, message: LedgerMessage) -> Verdict:
     if message.kind is not RowKind.SESSION_OPENED:
         if state.opened is None:
             return Refuse("the session is not open yet")
-        if message.kind in FENCED_BY_EPOCH and message.epoch != state.epoch:
+        fenced = message.kind in FENCED_BY_EPOCH or message.epoch is not None
+        if fenced and message.epoch != state.epoch:
             return Refuse(f"epoch {message.epoch} is not the newest ({state.epoch})")
     return _RULES[message.kind](state, message, body)
 
@@ -105,6 +107,8 @@ def _attempt_issued(state: SessionState, message: LedgerMessage, body: wire.Wire
         return Refuse(f"experiment {issued.id} is not waiting for an attempt")
     if experiment.open_attempt is not None:
         return Refuse(f"attempt {experiment.open_attempt.issued.attempt} has no result yet")
+    if awaits_approval(state, experiment):
+        return Refuse(f"experiment {issued.id} waits for approval")
     if issued.attempt != len(experiment.attempts) + 1:
         return Refuse(f"attempt {issued.attempt} is not the next one")
     if message.key != f"attempt:{issued.id}:{issued.attempt}":
@@ -141,6 +145,8 @@ def _decision(state: SessionState, message: LedgerMessage, body: wire.Wire) -> V
     return Admit(RowKind.DECISION, decision)
 
 
+#: Advice is of use as long as something may still be proposed.
+_TAKES_ADVICE = {RunState.RUNNING, RunState.PAUSED, RunState.DRAINING}
 _ALLOWED = {
     RunState.RUNNING: {ControlAction.PAUSE, ControlAction.DRAIN, ControlAction.STOP},
     RunState.PAUSED: {ControlAction.RESUME, ControlAction.DRAIN, ControlAction.STOP},
@@ -152,11 +158,48 @@ _ALLOWED = {
 
 def _control(state: SessionState, message: LedgerMessage, body: wire.Wire) -> Verdict:
     control = cast(rows.Control, body)
+    if control.action in ANSWERS:
+        return _answer(state, message, control)
     if control.action in _OF_DEAD_LETTER or control.id is not None:
         return _dead_letter(state, message, control)
-    if control.action not in _ALLOWED[state.run_state]:
+    if control.action is ControlAction.STEER:
+        if not control.why.strip():
+            return Refuse("can't steer: the advice is empty")
+        allowed = state.run_state in _TAKES_ADVICE
+    else:
+        allowed = control.action in _ALLOWED[state.run_state]
+    if not allowed:
         return Refuse(f"can't {control.action.value}: the session is {state.run_state.value}")
     return Admit(RowKind.CONTROL, control)
+
+
+def _answer(state: SessionState, message: LedgerMessage, control: rows.Control) -> Verdict:
+    """In any state of the session: what is approved runs as soon as attempts are issued."""
+    if control.id is None:
+        return Refuse(f"{control.action.value} names an experiment")
+    if message.key != f"control:{control.action.value}:{control.id}":
+        return Refuse(f"key of {control.action.value} must be control:{control.action.value}:<id>")
+    what = why_no_answer(state, control.id)
+    return Refuse(what) if what else Admit(RowKind.CONTROL, control)
+
+
+def why_no_answer(state: SessionState, experiment_id: int) -> str | None:
+    """Why that experiment can't be approved or rejected; None when it can."""
+    name = f"experiment {experiment_id}"
+    experiment = state.experiments.get(experiment_id)
+    if experiment is None:
+        return f"there is no {name}"
+    if experiment.answer is not None:
+        word = "approved" if experiment.answer.action is ControlAction.APPROVE else "rejected"
+        by = "" if experiment.answer.by != OURSELVES else ", since nobody answered in time"
+        return f"{name} was {word} already by row {experiment.answer_seq}{by}"
+    if experiment.decision is not None or experiment.ended:
+        return f"{name} has ended already"
+    if experiment.attempts:
+        return f"{name} runs already: it was let through before"
+    if not awaits_approval(state, experiment):
+        return f"{name} needs no approval"
+    return None
 
 
 _OF_DEAD_LETTER = {ControlAction.REQUEUE, ControlAction.DROP}

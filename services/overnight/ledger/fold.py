@@ -23,6 +23,10 @@ from overnight.contracts.status import (
 )
 from overnight.ledger.chain import body_of
 
+ANSWERS = frozenset({ControlAction.APPROVE, ControlAction.REJECT})  #: to an idea that waits
+OURSELVES = "orchestrator"  #: `by` of what no person said
+BY_PERSON, NO_ANSWER = "by_person", "no_answer"  #: reasons of `rejected`
+
 
 class UnfoundedRowError(LedgerError):
     """A whole row that can't be folded. Nobody of ours wrote it, or not here."""
@@ -67,6 +71,8 @@ class ExperimentState:
     decided_on: ExperimentResult | None = None  #: what was final at the last decision
     given_up_ts: str = ""  #: UTC label
     dropped: bool = False  #: out of the dead letter
+    answer: rows.Control | None = None  #: approve or reject: a person's, or the clock's
+    answer_seq: int | None = None
     forgiven: int = 0  #: attempts before the last requeue: they count no more
 
     @property
@@ -84,7 +90,20 @@ class ExperimentState:
     @property
     def ended(self) -> bool:
         """Nothing more will run for it; it is, or can be, decided."""
-        return self.final is not None or self.proposed.rejection is not None
+        return self.final is not None or self.rejection is not None
+
+    @property
+    def rejection(self) -> str | None:
+        """Why it never ran: its edit was refused, or it was not approved."""
+        if self.answer is not None and self.answer.action is ControlAction.REJECT:
+            return NO_ANSWER if self.answer.by == OURSELVES else BY_PERSON
+        return self.proposed.rejection
+
+    @property
+    def end_seq(self) -> int:
+        """The row that ended it; of one that still runs, the row that proposed it."""
+        answered = self.answer_seq if self.rejection is not None else None
+        return self.final_seq or answered or self.seq
 
     @property
     def infra_results(self) -> int:
@@ -103,6 +122,15 @@ class ExperimentState:
     def status(self) -> Status | None:
         """The verdict, once decided."""
         return self.decision.verdict if self.decision else None
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What a person said with `steer`."""
+
+    seq: int
+    by: str
+    text: str  #: data; may hold several lines
 
 
 @dataclass
@@ -126,6 +154,9 @@ class SessionState:
     first_ts: str = ""
     last_ts: str = ""
     rejected_in_a_row: int = 0
+    unanswered_in_a_row: int = 0  #: ideas that nobody approved or rejected in time
+    steering: list[Advice] = field(default_factory=list)  #: newest last
+    device_seconds: float = 0.0  #: that attempts ran, all together; lost ones told nobody
     candidates: int = 0  #: that count for `--max`: not rejected, no baseline, no replicate
 
     @property
@@ -203,6 +234,7 @@ def _result(state: SessionState, row: Row, body: wire.Wire) -> None:
     experiment = state.experiments[result.id]
     attempt = experiment.attempts[result.attempt - 1]
     attempt.result, attempt.result_seq = result, row.seq
+    state.device_seconds += result.runtime_s
     if is_final(result):
         experiment.final, experiment.final_seq = result, row.seq
         experiment.given_up_ts = row.ts if result.reason == GAVE_UP else ""
@@ -211,7 +243,9 @@ def _result(state: SessionState, row: Row, body: wire.Wire) -> None:
 
 
 def _superseded(state: SessionState, row: Row, body: wire.Wire) -> None:
-    state.experiments[cast(ExperimentResult, body).id].superseded += 1
+    result = cast(ExperimentResult, body)
+    state.experiments[result.id].superseded += 1
+    state.device_seconds += result.runtime_s
 
 
 def _decision(state: SessionState, row: Row, body: wire.Wire) -> None:
@@ -237,6 +271,12 @@ _NEXT_STATE = {
 
 def _control(state: SessionState, row: Row, body: wire.Wire) -> None:
     control = cast(rows.Control, body)
+    if control.action is ControlAction.STEER:
+        state.steering.append(Advice(row.seq, control.by, control.why))
+        return
+    if control.id is not None and control.action in ANSWERS:
+        _answered(state, state.experiments[control.id], control, row.seq)
+        return
     if control.id is not None:
         _see_to(state, state.experiments[control.id], control.action)
         return
@@ -245,6 +285,19 @@ def _control(state: SessionState, row: Row, body: wire.Wire) -> None:
     if control.action is ControlAction.RESUME:
         state.rejected_in_a_row = 0
         state.closed = None
+
+
+def _answered(
+    state: SessionState, experiment: ExperimentState, control: rows.Control, seq: int
+) -> None:
+    """Approved ones run now; rejected ones never do, and count for no limit."""
+    experiment.answer, experiment.answer_seq = control, seq
+    by_clock = control.by == OURSELVES
+    state.unanswered_in_a_row = state.unanswered_in_a_row + 1 if by_clock else 0
+    if control.action is ControlAction.REJECT:
+        state.running.discard(experiment.id)
+        state.undecided.append(experiment.id)
+        state.candidates -= 1
 
 
 def _see_to(state: SessionState, experiment: ExperimentState, action: ControlAction) -> None:

@@ -39,7 +39,7 @@ from overnight.ledger.identity import read_identity
 from overnight.ledger.lock import hold
 from overnight.ledger.reader import LedgerTail
 from overnight.orchestrator.jobs import Launch, links_into
-from overnight.orchestrator.planning import Bounds
+from overnight.orchestrator.planning import Bounds, prefetch
 from overnight.orchestrator.ports import Ports
 from overnight.orchestrator.redis_ports import RedisQueue
 from overnight.orchestrator.service import Orchestrator, Timing
@@ -111,7 +111,7 @@ def _build(
         options.pool,
     )
     ports = Ports(
-        rows=LedgerTail(files.ledger).poll,
+        rows=LedgerTail(files.ledger).rows,
         ledger=LedgerSender(connection, identity.sid),
         queue=queue,
         trees=trees,
@@ -121,7 +121,7 @@ def _build(
         ports,
         opening.session,
         bounds=Bounds(
-            in_flight=opening.runners + config.policy.prefetch,
+            in_flight=opening.runners + prefetch(config.policy),
             max_attempts=settings.max_attempts,
             lost_after_seconds=settings.lost_after_seconds,
             rejected_pause=settings.rejected_pause,

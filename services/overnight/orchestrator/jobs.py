@@ -10,9 +10,9 @@ from overnight.contracts import rows, wire
 from overnight.contracts.experiment import Decision, ExperimentJob, ExperimentResult
 from overnight.contracts.rows import LedgerMessage
 from overnight.contracts.status import GAVE_UP, ControlAction, RowKind, Status
-from overnight.ledger.fold import SessionState
+from overnight.ledger.fold import OURSELVES, SessionState
 
-SENDER = "orchestrator"
+SENDER = OURSELVES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +118,14 @@ def pause_message(state: SessionState, why: str) -> LedgerMessage:
     """The orchestrator pauses the session by itself. Keyed by the row it rests on."""
     control = rows.Control(action=ControlAction.PAUSE, by=SENDER, why=why[:500])
     return _message(RowKind.CONTROL, f"control:auto-pause:{state.seq}", control, None)
+
+
+def answer_message(experiment_id: int, approve: bool, why: str, epoch: int) -> LedgerMessage:
+    """What becomes of an idea that nobody approved or rejected in time."""
+    action = ControlAction.APPROVE if approve else ControlAction.REJECT
+    control = rows.Control(action=action, by=OURSELVES, why=why, id=experiment_id)
+    key = f"control:{action.value}:{experiment_id}"
+    return _message(RowKind.CONTROL, key, control, epoch)
 
 
 def close_message(state: SessionState, outcome: str, detail: str, epoch: int) -> LedgerMessage:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from overnight.contracts.loop import Policy
 from overnight.contracts.status import GAVE_UP, Status
+from overnight.ledger.approvals import awaiting, awaits_approval
 from overnight.ledger.fold import ExperimentState, RunState, SessionState
+from overnight.orchestrator.spending import budget
 
 Fence = tuple[int, int]  #: (experiment id, attempt)
 
@@ -15,10 +18,17 @@ Fence = tuple[int, int]  #: (experiment id, attempt)
 class Bounds:
     """How far the loop may go."""
 
-    in_flight: int  #: runners + prefetch
+    in_flight: int  #: runners + prefetch, see `prefetch`
     max_attempts: int = 3  #: infra results before an experiment is given up
     lost_after_seconds: float = 15.0
     rejected_pause: int = 10
+
+
+def prefetch(policy: Policy) -> int:
+    """How many ideas are asked for beyond the runners. None where a person follows each one: the
+    last metric is recorded before the next hypothesis is asked for."""
+    by_hand = policy.autonomy == "ask" or policy.approval == "hypothesis"
+    return 0 if by_hand else policy.prefetch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +40,8 @@ class QueueView:
     missing_seconds: Mapping[Fence, float] = field(default_factory=dict)  #: neither, for how long
     exhausted: bool = False  #: the proposer has nothing left
     out_of_time: bool = False  #: policy.limits.hours is over
+    unanswered_seconds: Mapping[int, float] = field(default_factory=dict)  #: since it waits for
+    #: approval, experiment by experiment
 
 
 @dataclass(frozen=True)
@@ -79,6 +91,15 @@ class Propose:
 
 
 @dataclass(frozen=True)
+class Answer:
+    """Nobody approved or rejected it in time: do as the policy says."""
+
+    id: int
+    approve: bool
+    why: str
+
+
+@dataclass(frozen=True)
 class Pause:
     """Stop proposing and say why."""
 
@@ -93,7 +114,7 @@ class Close:
     detail: str = ""
 
 
-Action = Decide | Issue | GiveUp | ReportLost | Cancel | Propose | Pause | Close
+Action = Decide | Issue | GiveUp | ReportLost | Cancel | Propose | Answer | Pause | Close
 
 
 def next_action(state: SessionState, queue: QueueView, bounds: Bounds) -> Action | None:
@@ -107,6 +128,7 @@ def next_action(state: SessionState, queue: QueueView, bounds: Bounds) -> Action
         or _lost(state, queue, bounds)
         or _stopping(state, queue)
         or _next_attempt(state, bounds)
+        or _unanswered(state, queue)
         or _drained(state)
         or _propose(state, queue, bounds)
     )
@@ -161,9 +183,12 @@ def _stopping(state: SessionState, queue: QueueView) -> Action | None:
 def _next_attempt(state: SessionState, bounds: Bounds) -> Action | None:
     if state.run_state is RunState.STOPPING:
         return None
+    money = budget(state)
     for experiment in _running(state):
-        if experiment.open_attempt is not None:
+        if experiment.open_attempt is not None or awaits_approval(state, experiment):
             continue
+        if money is not None and experiment.id > 1 and not money.affords(1):
+            continue  # it runs when others took less than they might, or with a higher limit
         attempt = len(experiment.attempts) + 1
         if experiment.infra_results >= bounds.max_attempts:
             return GiveUp(experiment.id, attempt)
@@ -171,8 +196,22 @@ def _next_attempt(state: SessionState, bounds: Bounds) -> Action | None:
     return None
 
 
+def _unanswered(state: SessionState, queue: QueueView) -> Action | None:
+    """Only while the session runs: a pause gives a person all the time there is."""
+    assert state.config is not None  # opened
+    policy = state.config.policy
+    if state.run_state is not RunState.RUNNING or policy.approve_timeout is None:
+        return None
+    for experiment in awaiting(state):
+        if queue.unanswered_seconds.get(experiment.id, 0.0) >= policy.approve_timeout:
+            why = f"no answer in {policy.approve_timeout:g} s"
+            return Answer(experiment.id, policy.approve_then == "run", why)
+    return None
+
+
 def _drained(state: SessionState) -> Action | None:
-    if state.run_state is RunState.DRAINING and not state.running:
+    """What waits for a person is no work under way: it is asked for again by the next run."""
+    if state.run_state is RunState.DRAINING and not _under_way(state):
         return Close("drained", state.state_why)
     return None
 
@@ -184,27 +223,61 @@ def _propose(state: SessionState, queue: QueueView, bounds: Bounds) -> Action | 
         return Propose(1)
     if state.incumbent is None:
         return None
+    over = _over(state, queue) or _unaffordable(state)
+    if over is not None:
+        return None if _under_way(state) else over
     enough = _enough(state, queue)
     if enough is not None:
         return enough if not state.running else None
     if state.rejected_in_a_row >= bounds.rejected_pause:
         return Pause(f"{state.rejected_in_a_row} proposals in a row could not be applied")
+    if state.unanswered_in_a_row >= bounds.rejected_pause and not state.running:
+        return Pause(f"nobody approved or rejected {state.unanswered_in_a_row} ideas in a row")
     if len(state.running) < bounds.in_flight:
-        return Propose(state.next_id)
+        return _afforded(state)
     return None
 
 
+def _afforded(state: SessionState) -> Action | None:
+    """One more idea, unless it could take the session over its cost limit."""
+    money = budget(state)
+    pending = sum(1 for e in _running(state) if e.open_attempt is None)
+    if money is None or money.affords(pending + 1):
+        return Propose(state.next_id)
+    if _under_way(state) or (money.affords(1) and awaiting(state)):
+        return None  # it may take less than it might, or be rejected
+    return Close("done", money.told())
+
+
+def _unaffordable(state: SessionState) -> Close | None:
+    """What was proposed and can't even start ends a run, too; it runs with a higher limit."""
+    money = budget(state)
+    if money is None or not state.running or money.affords(1):
+        return None
+    return Close("done", money.told())
+
+
+def _under_way(state: SessionState) -> bool:
+    """Does anything run, or wait in the queue?"""
+    return any(e.open_attempt is not None for e in _running(state))
+
+
+def _over(state: SessionState, queue: QueueView) -> Close | None:
+    """What ends a run even while ideas wait for a person."""
+    assert state.config is not None  # opened
+    best, target = state.metric_of(state.incumbent), state.config.metric.target
+    if target is not None and best is not None and not state.config.metric.better(target, best):
+        return Close("done", f"target {target} reached")
+    return Close("done", "out of time") if queue.out_of_time else None
+
+
 def _enough(state: SessionState, queue: QueueView) -> Close | None:
+    """What ends a run once all ideas have ended."""
     assert state.config is not None  # opened
     limit = state.config.policy.limits.experiments
     if limit is not None and state.candidates >= limit:
         ideas = "1 idea" if state.candidates == 1 else f"{state.candidates} ideas"
         return Close("done", ideas)
-    best, target = state.metric_of(state.incumbent), state.config.metric.target
-    if target is not None and best is not None and not state.config.metric.better(target, best):
-        return Close("done", f"target {target} reached")
-    if queue.out_of_time:
-        return Close("done", "out of time")
     if queue.exhausted:
         return Close("exhausted", "the proposer has nothing left to try")
     return None
@@ -224,6 +297,6 @@ def counts(state: SessionState) -> dict[str, int]:
 
 
 __all__ = [
-    "Action", "Bounds", "Cancel", "Close", "Decide", "Fence", "GiveUp", "Issue", "Pause",
-    "Propose", "QueueView", "ReportLost", "counts", "next_action",
+    "Action", "Answer", "Bounds", "Cancel", "Close", "Decide", "Fence", "GiveUp", "Issue", "Pause",
+    "Propose", "QueueView", "ReportLost", "counts", "next_action", "prefetch",
 ]  # fmt: skip

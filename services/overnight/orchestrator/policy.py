@@ -47,8 +47,8 @@ def _policy_1(state: SessionState, experiment: ExperimentState) -> Decision | Mo
     Confirmation beyond noise comes in here as a later version: it returns MoreRuns until the
     replicates that it rests on have ended.
     """
-    if experiment.proposed.rejection is not None:
-        return _verdict(state, experiment, Status.REJECTED, experiment.proposed.rejection)
+    if experiment.rejection is not None:
+        return _verdict(state, experiment, Status.REJECTED, experiment.rejection)
     final = experiment.final
     assert final is not None and state.config is not None  # ended
     if final.status is not Status.SCORED:
@@ -81,7 +81,7 @@ def _verdict(
     kept: bool = False,
 ) -> Decision:
     before = state.incumbent
-    seqs = [experiment.final_seq or experiment.seq]
+    seqs = [experiment.end_seq]
     if before is not None and experiment.final_seq is not None:
         rested = state.experiments[before].final_seq
         if rested is not None:

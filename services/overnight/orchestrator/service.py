@@ -13,11 +13,14 @@ from overnight.contracts.experiment import Decision
 from overnight.contracts.rows import LedgerMessage
 from overnight.contracts.status import GAVE_UP, RowKind, Status
 from overnight.faultpoints import Step, reach
+from overnight.ledger.approvals import awaiting
 from overnight.ledger.fold import RunState, SessionState
 from overnight.orchestrator import jobs
+from overnight.orchestrator.answering import AnswerClock
 from overnight.orchestrator.deadlines import deadlines
 from overnight.orchestrator.planning import (
     Action,
+    Answer,
     Bounds,
     Cancel,
     Close,
@@ -86,6 +89,7 @@ class Orchestrator:
         self._exhausted = False
         self._started_at: float | None = None
         self._refs_seq = -1
+        self._answers = AnswerClock(UNSEEN_SECONDS)
 
     def step(self, now: float) -> bool:
         """Do what can be done without waiting; True when something was done.
@@ -226,12 +230,15 @@ class Orchestrator:
         config = self.state.config
         hours = config.policy.limits.hours if config else None
         started = self._started_at if self._started_at is not None else now
+        running = self.state.run_state is RunState.RUNNING
+        waiting = [e.id for e in awaiting(self.state)] if running else []
         return QueueView(
             queued=look.queued if look else frozenset(),
             leased=look.leased if look else frozenset(),
             missing_seconds={f: now - since for f, since in self._missing_since.items()},
             exhausted=self._exhausted,
             out_of_time=hours is not None and now - started >= hours * 3600,
+            unanswered_seconds=self._answers.waited(waiting, now),
         )
 
     # -- actions --------------------------------------------------------------------------------
@@ -254,6 +261,8 @@ class Orchestrator:
                 self._send(jobs.own_result(experiment_id, attempt, Status.CANCELLED, None))
             case Propose(id=experiment_id):
                 self._propose(experiment_id)
+            case Answer(id=experiment_id, approve=approve, why=why):
+                self._send(jobs.answer_message(experiment_id, approve, why, self.epoch))
             case Pause(why=why):
                 self._send(jobs.pause_message(self.state, why))
             case Close(outcome=outcome, detail=detail):

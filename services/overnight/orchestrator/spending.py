@@ -1,0 +1,77 @@
+"""What a session has cost, and what one more experiment may cost at most. Pure.
+
+A device-hour is an hour for which an attempt's command held a runner's slot: a GPU where the pool
+has some, a processor's slot where it has none. Start-up and clean-up of ours are not counted, nor
+what a lost attempt took, which nobody could tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from overnight.contracts.loop import LoopConfig
+from overnight.ledger.fold import SessionState
+from overnight.orchestrator.deadlines import deadlines
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Cap:
+    """The tighter one of limits.gpu_hours and limits.usd."""
+
+    key: str  #: as it stands in loop.run.yaml
+    seconds: float  #: device-seconds
+    usd_per_hour: float | None  #: of a limit in money
+
+    def told(self, seconds: float) -> str:
+        """That much device time as this limit counts it: `0.25` (device-hours), `1.20 usd`."""
+        hours = seconds / HOUR
+        return f"{hours:.3g} h" if self.usd_per_hour is None else f"{hours * self.usd_per_hour:.2f}"
+
+
+def price(config: LoopConfig) -> float | None:
+    """What a device-hour costs in usd; None: nobody said."""
+    return config.pools["default"].usd_per_hour
+
+
+def cap(config: LoopConfig) -> Cap | None:
+    """How much device time the session may take; None: any."""
+    limits, usd_per_hour = config.policy.limits, price(config)
+    caps = []
+    if limits.gpu_hours is not None:
+        caps.append(Cap("policy.limits.gpu_hours", limits.gpu_hours * HOUR, None))
+    if limits.usd is not None and usd_per_hour:
+        seconds = limits.usd / usd_per_hour * HOUR
+        caps.append(Cap("policy.limits.usd", seconds, usd_per_hour))
+    return min(caps, key=lambda found: found.seconds, default=None)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What is left of a cap, all that is under way counted at its deadline."""
+
+    cap: Cap
+    spent: float  #: device-seconds
+    held: float  #: device-seconds that open attempts may still take
+    each: float  #: device-seconds that one more attempt may take
+
+    def affords(self, attempts: int) -> bool:
+        """May so many more be started without going over, whatever they take?"""
+        return self.spent + self.held + attempts * self.each <= self.cap.seconds
+
+    def told(self) -> str:
+        """`policy.limits.gpu_hours: 1.9 h of 2 h used, one more may take 0.167 h`."""
+        spent, all_of_it, each = map(self.cap.told, (self.spent, self.cap.seconds, self.each))
+        return f"{self.cap.key}: {spent} of {all_of_it} used, one more may take {each}"
+
+
+def budget(state: SessionState) -> Budget | None:
+    """How the session stands against its cap; None: it has none."""
+    assert state.config is not None  # opened
+    limit = cap(state.config)
+    if limit is None:
+        return None
+    open_attempts = (state.experiments[i].open_attempt for i in state.running)
+    held = sum(attempt.issued.wall_seconds for attempt in open_attempts if attempt is not None)
+    return Budget(limit, state.device_seconds, held, deadlines(state.config, state)[0])
