@@ -68,6 +68,7 @@ HARMLESS = {
     "sessions.bindings.write_bindings": "a verb's one file, renamed into place",
     "sessions.bindings._put": "the rename itself",
     "sessions.demo._copy": "a folder of its own, renamed into place",
+    "sessions.skills._put": "a verb's files, each renamed into place; the same verb mends it",
     "sessions.deadletter._quarantine": "one rename of a file that no service reads",
     "sessions.detached.start": "a `run` like any other",
     "sessions.opening._make_room": "one rename of a session that never began",

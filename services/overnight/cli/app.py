@@ -12,8 +12,10 @@ from overnight.cli import (
     demo,
     experiment,
     output,
+    prompt,
     services,
     session,
+    skills,
     stack,
     steering,
     truth,
@@ -57,6 +59,8 @@ def build() -> typer.Typer:
     app.add_typer(truth.ledger, name="ledger")
     app.add_typer(deadletter.deadletter, name="deadletter")
     app.add_typer(bench.bench, name="bench")
+    app.add_typer(prompt.prompt, name="prompt")
+    app.add_typer(skills.skills, name="skills")
     for name in services.NAMES:
         app.command(name, help=f"The service itself: `overnight {name} --help`.")(_passed_through)
     return app
