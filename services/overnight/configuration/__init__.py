@@ -20,6 +20,7 @@ from overnight.configuration.places import (
     socket_dir,
     state_dir,
 )
+from overnight.configuration.program_file import PROGRAM_FILE, program_of
 from overnight.configuration.settings import (
     OrchestratorSettings,
     RecorderSettings,
@@ -32,6 +33,7 @@ from overnight.configuration.yaml_file import load_yaml
 
 __all__ = [
     "LOOP_FILE",
+    "PROGRAM_FILE",
     "OrchestratorSettings",
     "RecorderSettings",
     "RedisCandidate",
@@ -49,6 +51,7 @@ __all__ = [
     "load_settings",
     "load_yaml",
     "process_environ",
+    "program_of",
     "redis_candidates",
     "redis_source",
     "resolve_command",

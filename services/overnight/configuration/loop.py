@@ -15,6 +15,7 @@ from overnight.configuration import paths
 from overnight.configuration.keys import Layer, Leaf, Leaves, direction_by_name, leaves
 from overnight.configuration.layers import LOOP_FILE, environment_layer, file_layer, flag_layer
 from overnight.configuration.places import device_lock_dir, socket_dir, state_dir
+from overnight.configuration.program_file import PROGRAM_FILE
 from overnight.configuration.yaml_file import KeyPath, dotted, printable, shown
 from overnight.contracts.errors import ConfigError, WireError
 from overnight.contracts.loop import LoopConfig
@@ -225,6 +226,10 @@ def _check(
     for path in editable:
         if (repo / path).is_relative_to(root) or path == LOOP_FILE:
             raise ConfigError(f"{where('editable_files')}: {path} is Overnight's own")
+        if path == PROGRAM_FILE:
+            raise ConfigError(
+                f"{where('editable_files')}: {path} is what a person asks for: no proposal edits it"
+            )
     private = {
         root: "the session's folder",
         socket_dir(environ): "the embedded services' sockets",

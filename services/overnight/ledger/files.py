@@ -52,6 +52,11 @@ class SessionFiles:
         return self.root / "opening.json"
 
     @property
+    def program(self) -> Path:
+        """program.md as the session began with it; not there where there was none."""
+        return self.root / "program.md"
+
+    @property
     def stack(self) -> Path:
         """The embedded stack that runs now: pids, Redis address, metric endpoints."""
         return self.root / "stack.json"
@@ -84,6 +89,10 @@ class SessionFiles:
         """stdout and stderr of one attempt, in order."""
         name = "run.log" if attempt == 1 else f"run.{attempt}.log"
         return self.iteration(experiment_id) / name
+
+    def check_log(self, experiment_id: int, name: str) -> Path:
+        """What a command after the run said: "guard", or "score" for the metric's."""
+        return self.iteration(experiment_id) / f"{name}.log"
 
     def runner(self, slot: str) -> Path:
         """Private folder of one runner slot."""

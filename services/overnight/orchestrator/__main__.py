@@ -81,6 +81,22 @@ def read_opening(files: SessionFiles) -> Opening:
         raise LedgerError(f"{files.opening}: {error}; start it with `overnight run`") from error
 
 
+def _program(files: SessionFiles, digest: str | None) -> str | None:
+    """program.md as the session began with it. Raises LedgerError when that is no more there."""
+    if digest is None:
+        return None
+    try:
+        text = files.program.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        text = ""
+    if wire.digest(text) != digest:
+        raise LedgerError(
+            f"{files.program} is not the program.md that this session began with: put it back, or "
+            "open another session with --tag"
+        )
+    return text
+
+
 def _lock(files: SessionFiles) -> int:
     return hold(
         files.orchestrator_lock,
@@ -116,6 +132,7 @@ def _build(
         queue=queue,
         trees=trees,
         proposer=load(PROPOSERS, config.proposer.name)(dict(config.proposer.options)),
+        program=_program(files, opening.session.program_digest),
     )
     return Orchestrator(
         ports,

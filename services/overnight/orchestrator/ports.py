@@ -30,6 +30,7 @@ class Tree:
     digest: str
     lines_added: int
     lines_removed: int
+    places: int = 0  #: separate places that it changes
 
 
 class LedgerPort(Protocol):
@@ -95,3 +96,4 @@ class Ports:
     queue: QueuePort
     trees: TreePort
     proposer: Proposer
+    program: str | None = None  #: program.md's text as the session began with it

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
 from overnight.contracts import rows
-from overnight.contracts.errors import EditRejectedError, ProposerError
+from overnight.contracts.errors import EditRejectedError, ProposerError, UsageError
 from overnight.contracts.experiment import Proposal
 from overnight.contracts.proposing import Proposer
 from overnight.contracts.status import Role
 from overnight.faultpoints import Step, reach
 from overnight.ledger.fold import SessionState
+from overnight.orchestrator.codesize import code_lines
 from overnight.orchestrator.history import history
 from overnight.orchestrator.ports import TreePort
 
@@ -26,6 +28,7 @@ class Proposing:
 
     trees: TreePort
     proposer: Proposer
+    program: str | None = None  #: program.md as the session began with it
 
     def baseline(self, state: SessionState, opening: rows.SessionOpened) -> rows.Proposed:
         """Experiment 1: the tree as the session found it."""
@@ -39,6 +42,7 @@ class Proposing:
             hypothesis="baseline",
             proposer="orchestrator",
             seen_seq=state.seq,
+            code_lines=self._code_lines(opening.base_commit, {}),
         )
 
     def idea(self, state: SessionState, experiment_id: int) -> rows.Proposed | None:
@@ -47,7 +51,7 @@ class Proposing:
         assert incumbent.commit is not None  # an incumbent ran
         files = self.trees.files_of(incumbent.commit)
         try:
-            proposal = self.proposer.propose(history(state, files))
+            proposal = self.proposer.propose(history(state, files, self.program))
         except ProposerError as error:
             log.info("proposer_exhausted", reason=str(error))
             return None
@@ -82,8 +86,17 @@ class Proposing:
             "tree_digest": tree.digest,
             "lines_added": tree.lines_added,
             "lines_removed": tree.lines_removed,
+            "places": tree.places,
+            "code_lines": self._code_lines(parent.commit, proposal.changes),
         }
         return rows.Proposed.model_validate({**common, **written})
+
+    def _code_lines(self, commit: str, changes: Mapping[str, str]) -> int | None:
+        """Size of the editable files of a tree with *changes*; None: one is no text."""
+        try:
+            return code_lines({**self.trees.files_of(commit), **changes})
+        except UsageError:
+            return None
 
 
 def _tried(state: SessionState) -> dict[str, int]:

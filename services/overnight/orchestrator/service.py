@@ -73,7 +73,7 @@ class Orchestrator:
         starter: str,
     ) -> None:
         self._ports = ports
-        self._proposing = Proposing(ports.trees, ports.proposer)
+        self._proposing = Proposing(ports.trees, ports.proposer, ports.program)
         self._opening = opening.model_copy(update={"starter": starter})
         self._bounds = bounds
         self._timing = timing
