@@ -1,23 +1,26 @@
 """The constants of a Python source that can be tuned, and how to change only their literals.
 
-A constant is a name that is bound once, at module level, to one literal. Values that are
-computed, imported or bound again are left alone. What is worth tuning is `space`'s to say.
+A constant is one literal in one of the `places` that are set once. Values that are computed,
+imported or set again are left alone. What is worth tuning is `space`'s to say.
 """
 
 from __future__ import annotations
 
 import ast
 import io
+import itertools
 import math
 import re
 import tokenize
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import libcst as cst
+from libcst.metadata import MetadataWrapper, PositionProvider
 
 from overnight.contracts.errors import ProposerError
+from overnight.proposers.places import Form, Place, places
 from overnight.proposers.scan import Scan, scan, string_value
 
 MAX_DEPTH = 300  #: of a syntax tree; libcst's parser ends the process somewhere above 900
@@ -25,7 +28,6 @@ MAX_TOKENS = 900  #: of one statement that Python's own parser does not take
 
 Value = bool | int | float | str
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 _POWER = re.compile(r"(2\s*\*\*\s*)(\d{1,2})\Z")
 _PLAIN_STRING = re.compile(r"[^'\"\\{}\x00-\x1f\x7f]*\Z")  # means itself behind any prefix
@@ -35,12 +37,16 @@ _PLAIN_STRING = re.compile(r"[^'\"\\{}\x00-\x1f\x7f]*\Z")  # means itself behind
 class Constant:
     """One constant as it stands in the source."""
 
-    name: str
+    name: str  #: unique in the file: LR, BETAS[1], Config.lr, --lr
+    word: str  #: the part of it that says what it is for
+    form: Form = Form.NAME
+    configures: bool = True  #: False: only a telling word makes it tunable
     value: Value
     literal: str  #: the text of the literal, without a minus before it
     start: int  #: where the literal starts in the source, in characters
     comment: str  #: the comment at the end of its line, without the hash
-    choices: tuple[str, ...]  #: strings that the code holds it against
+    choices: tuple[str, ...] = ()  #: strings that the code holds it against
+    declared: tuple[Value, ...] = ()  #: all that its type or its option allows
     is_read: bool  #: the file itself uses it
 
 
@@ -76,14 +82,14 @@ def parse(path: str, text: str) -> Source:
         _check_depth(lines.plain)
         module = cst.parse_module(lines.plain)
         found = scan(module)
-        constants = tuple(_constants(path, module, found, lines))
+        constants = sorted(_constants(path, module, found, lines), key=lambda item: item[0])
     except cst.ParserSyntaxError as error:
         raise ProposerError(f"{path}:{error.raw_line}: not valid Python") from error
     except UnicodeEncodeError as error:
         raise ProposerError(f"{path}: is not text in UTF-8, nothing to tune") from error
     except (RecursionError, MemoryError) as error:
         raise ProposerError(f"{path}: an expression is nested too deeply to be read") from error
-    return Source(path=path, text=text, constants=constants)
+    return Source(path=path, text=text, constants=tuple(constant for _, constant in constants))
 
 
 def _check_depth(text: str) -> None:
@@ -195,87 +201,115 @@ class _Lines:
         return self._real[low] + offset - self._starts[low]
 
 
-def _constants(path: str, module: cst.Module, found: Scan, lines: _Lines) -> Iterator[Constant]:
-    offset = sum(len(module.code_for_node(line)) for line in module.header)
-    for statement in module.body:
-        code = module.code_for_node(statement)
-        if not lines.plain.startswith(code, offset):
-            raise ProposerError(f"{path}: libcst does not give this file back unchanged")
-        if isinstance(statement, cst.SimpleStatementLine):
-            alone = len(statement.body) == 1
-            comment = statement.trailing_whitespace.comment if alone else None
-            for small in statement.body:
-                named = _assigned(small, found)
-                if named is None:
-                    continue
-                name, node, value = named
-                inside, text = _place(module, statement, node, code)
-                yield Constant(
-                    name=name,
-                    value=value,
-                    literal=text,
-                    start=lines.real(offset + inside),
-                    comment=comment.value.lstrip("#").strip() if comment else "",
-                    choices=found.choices(name),
-                    is_read=found.seen[name] > 1,
-                )
-        offset += len(code)
+def _constants(
+    path: str, module: cst.Module, found: Scan, lines: _Lines
+) -> Iterator[tuple[int, Constant]]:
+    """(offset, constant) of every place that holds a literal."""
+    literals = [
+        (place, *literal)
+        for place in places(module, found)
+        if (literal := _literal_node(place.node)) is not None
+    ]
+    offsets = _offsets(path, module, lines.plain, {place.statement for place, _, _ in literals})
+    for place, node, value in literals:
+        bare = module.code_for_node(node.with_changes(lpar=(), rpar=()))
+        start = lines.real(offsets(place.statement, node))
+        shown = place.name if place.form is Form.NAME else f".{place.word}"
+        yield (
+            start,
+            Constant(
+                name=place.name,
+                word=place.word,
+                form=place.form,
+                configures=place.configures,
+                value=value,
+                literal=bare,
+                start=start,
+                comment=place.comment,
+                choices=found.choices(shown),
+                declared=_declared(place.declared),
+                is_read=_is_read(place, found),
+            ),
+        )
 
 
-def _assigned(
-    small: cst.BaseSmallStatement, found: Scan
-) -> tuple[str, cst.BaseExpression, Value] | None:
-    match small:
-        case cst.Assign(targets=[cst.AssignTarget(target=cst.Name(value=name))], value=node):
-            pass
-        case cst.AnnAssign(target=cst.Name(value=name), value=node) if node is not None:
-            pass
-        case _:
-            return None
-    if not _NAME.match(name) or found.bound[name] != 1 or name in found.rebound:
-        return None
-    return _literal_node(name, node)
+def _is_read(place: Place, found: Scan) -> bool:
+    """Does the file itself use it? A keyword and an item are handed to whoever reads them."""
+    if place.form in (Form.KEYWORD, Form.ITEM):
+        return True
+    return found.seen[place.word] > (0 if place.form is Form.ARGUMENT else 1)
 
 
-def _literal_node(
-    name: str, node: cst.BaseExpression
-) -> tuple[str, cst.BaseExpression, Value] | None:
+def _declared(node: cst.BaseExpression | None) -> tuple[Value, ...]:
+    """The closed set of literals that a type or the choices of an option name."""
+    if isinstance(node, cst.Subscript):
+        indices = [element.slice for element in node.slice]
+        nodes = [index.value for index in indices if isinstance(index, cst.Index)]
+    elif isinstance(node, cst.Tuple | cst.List | cst.Set):
+        nodes = [element.value for element in node.elements]
+    else:
+        return ()
+    found = [_literal_node(one) for one in nodes]
+    return tuple(literal[1] for literal in found if literal is not None)
+
+
+def _literal_node(node: cst.BaseExpression) -> tuple[cst.BaseExpression, Value] | None:
     """The node whose text is replaced, and the value of the whole expression."""
     match node:
         case cst.Name(value="True" | "False"):
-            return name, node, node.value == "True"
+            return node, node.value == "True"
         case cst.SimpleString():
             text = string_value(node)
-            return None if text is None else (name, node, text)
+            return None if text is None else (node, text)
         case cst.Integer() | cst.Float() if len(node.value) <= 40:
             number = ast.literal_eval(node.value)
-            return (name, node, number) if math.isfinite(number) else None
+            return (node, number) if math.isfinite(number) else None
         case cst.UnaryOperation(operator=cst.Minus(), expression=cst.Integer() | cst.Float()):
-            inner = _literal_node(name, node.expression)
+            inner = _literal_node(node.expression)
             # A minus before a zero says nothing that could be kept when it changes.
-            if inner is None or isinstance(inner[2], bool | str) or inner[2] == 0:
+            if inner is None or isinstance(inner[1], bool | str) or inner[1] == 0:
                 return None
-            return name, node.expression, -inner[2]
+            return node.expression, -inner[1]
         case cst.BinaryOperation(
             left=cst.Integer(value="2", lpar=[]),
             operator=cst.Power(),
             right=cst.Integer(value=exponent, lpar=[]),
         ) if exponent.isdigit() and int(exponent) < 64:
-            return name, node, 2 ** int(exponent)
+            return node, 2 ** int(exponent)
     return None
 
 
-def _place(
-    module: cst.Module, statement: cst.SimpleStatementLine, node: cst.BaseExpression, code: str
-) -> tuple[int, str]:
-    """Where in the statement's *code* the text of *node* stands, without its parentheses."""
-    bare = module.code_for_node(node.with_changes(lpar=(), rpar=()))
-    if code.count(bare) == 1:
-        return code.index(bare), bare
-    mark = "overnight_mark"
-    while mark in code:
-        mark += "_"
-    marked = statement.deep_replace(node, cst.Name(mark, lpar=node.lpar, rpar=node.rpar))
-    assert isinstance(marked, cst.CSTNode)  # deep_replace is typed wider than it is
-    before, _, after = module.code_for_node(marked).partition(mark)
-    return len(before), code[len(before) : len(code) - len(after)]
+def _offsets(
+    path: str, module: cst.Module, plain: str, wanted: set[int]
+) -> Callable[[int, cst.CSTNode], int]:
+    """(statement, node below it) -> where the node's text starts in *plain*.
+
+    libcst tells positions of a whole module alone, and slowly: it is given one of the *wanted*
+    statements only.
+
+    Raises:
+        ProposerError: libcst does not give the file back unchanged.
+    """
+    offset = sum(len(module.code_for_node(line)) for line in module.header)
+    shifts: dict[int, int] = {}  # statement -> from the small module's text to the plain one
+    picked: list[str] = []
+    length = 0
+    for index, statement in enumerate(module.body):
+        code = module.code_for_node(statement)
+        if not plain.startswith(code, offset):
+            raise ProposerError(f"{path}: libcst does not give this file back unchanged")
+        if index in wanted:
+            shifts[index] = offset - length
+            picked.append(code)
+            length += len(code)
+        offset += len(code)
+    body = [module.body[index] for index in sorted(wanted)]
+    small = MetadataWrapper(module.with_changes(header=(), footer=(), body=body), True)
+    positions = small.resolve(PositionProvider)
+    starts = [0, *itertools.accumulate(len(line) + 1 for line in "".join(picked).split("\n"))]
+
+    def start(statement: int, node: cst.CSTNode) -> int:
+        begin = positions[node].start
+        return starts[begin.line - 1] + begin.column + shifts[statement]
+
+    return start

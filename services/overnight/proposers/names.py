@@ -24,6 +24,7 @@ class Kind(StrEnum):
     HEADS = "heads"  #: parts that a width is divided into
     WIDTH = "width"  #: size of a layer
     LENGTH = "length"  #: context or sequence length
+    SIZE = "size"  #: trees, leaves, components, experts: how much a model holds
     SPAN = "span"  #: steps of a schedule
     SWITCH = "switch"  #: on or off
     CHOICE = "choice"  #: one of a closed set
@@ -74,6 +75,12 @@ LORE: dict[Kind, Lore] = {
         "a wider layer may fit what a narrow one can't",
         "a narrower layer runs more steps within the budget",
     ),
+    Kind.SIZE: Lore(
+        55,
+        +1,
+        "a larger model may fit what a small one can't",
+        "a smaller model is faster and may generalise better",
+    ),
     Kind.FRACTION: Lore(
         50, +1, "a larger share may suit a short run", "a smaller share may suit a short run"
     ),
@@ -112,6 +119,7 @@ _NEVER = frozenset(
         "DETERMINISTIC",
         "EVAL",
         "EVALUATION",
+        "EVALUATOR",
         "VAL",
         "VALID",
         "VALIDATION",
@@ -214,6 +222,25 @@ _ANY_WORD: tuple[tuple[frozenset[str], Kind], ...] = (
     (frozenset({"CLIP", "CLIPPING"}), Kind.CLIP),
     (frozenset({"WIDTH", "DIM", "DIMS", "HIDDEN", "EMBD", "EMBED", "UNITS"}), Kind.WIDTH),
     (frozenset({"DEPTH", "LAYERS", "LAYER", "BLOCKS"}), Kind.DEPTH),
+    (
+        frozenset(
+            {
+                "ESTIMATORS",
+                "TREES",
+                "LEAF",
+                "LEAVES",
+                "COMPONENTS",
+                "NEIGHBORS",
+                "NEIGHBOURS",
+                "CLUSTERS",
+                "BINS",
+                "EXPERTS",
+                "NODES",
+            }
+        ),
+        Kind.SIZE,
+    ),
+    (frozenset({"REG", "REGULARIZATION", "LAMBDA", "PENALTY"}), Kind.DECAY),
     (frozenset({"HEADS", "HEAD"}), Kind.HEADS),
     (frozenset({"SEQ", "CONTEXT", "CTX", "LENGTH", "SEQLEN"}), Kind.LENGTH),
 )

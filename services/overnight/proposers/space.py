@@ -16,12 +16,14 @@ from overnight.contracts.errors import ProposerError
 from overnight.proposers import constants
 from overnight.proposers.constants import Constant, Source, Value
 from overnight.proposers.names import LORE, Kind, is_fixed_elsewhere, is_never_tuned, kind_of
+from overnight.proposers.places import Form
 
 MAX_KNOBS = 64  #: more can't be searched in a night; the most promising stay
 MAX_FILE_CHARACTERS = 1024**2  #: what a proposal may carry
 MAX_VALUES = 64  #: of one knob
 STATED_PROMISE = 62.0  #: at least, when a comment gives the range: somebody meant it to be tuned
 
+_UNTELLING = (Kind.OTHER, Kind.SWITCH, Kind.CHOICE)
 _FINE = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)  # each about a quarter more
 _COARSE = (1.0, 2.0, 3.0, 5.0)
 _SHARES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -40,7 +42,8 @@ class Knob:
 
     key: str  #: "train.py:LR"
     path: str
-    name: str
+    name: str  #: unique in its file, as a person would write it: LR, Config.lr, --lr
+    word: str  #: its last part
     kind: Kind
     value: Value  #: in the incumbent's text
     written: str  #: that value as the source has it
@@ -123,16 +126,16 @@ def _most_promising_first(knobs: list[Knob]) -> list[Knob]:
 
 
 def _knob(path: str, constant: Constant, anchors: Mapping[str, Value]) -> Knob | None:
-    name, value = constant.name, constant.value
-    if is_never_tuned(name) or _FIXED.match(constant.comment):
+    word, value = constant.word, constant.value
+    if is_never_tuned(word) or _FIXED.match(constant.comment):
         return None
     stated = _stated(constant)
-    if stated is None and (is_fixed_elsewhere(name) or _is_no_plain_number(constant)):
+    if stated is None and (is_fixed_elsewhere(word) or _is_no_plain_number(constant)):
         return None
-    kind = _kind(name, value)
-    if stated is None and name != name.upper() and kind in (Kind.OTHER, Kind.SWITCH, Kind.CHOICE):
-        return None  # a lower-case name is a constant only when it says what it is for
-    key = f"{path}:{name}"
+    kind = _kind(word, value)
+    if stated is None and kind in _UNTELLING and not _speaks_for_itself(constant):
+        return None
+    key = f"{path}:{constant.name}"
     anchor = anchors.get(key, value)
     if constants.sort(anchor) != constants.sort(value):
         anchor = value
@@ -149,7 +152,8 @@ def _knob(path: str, constant: Constant, anchors: Mapping[str, Value]) -> Knob |
     return Knob(
         key=key,
         path=path,
-        name=name,
+        name=constant.name,
+        word=word,
         kind=kind,
         value=value,
         written=constant.literal,
@@ -158,6 +162,14 @@ def _knob(path: str, constant: Constant, anchors: Mapping[str, Value]) -> Knob |
         stride=_stride(ladder),
         promise=promise if constant.is_read else promise / 100,
     )
+
+
+def _speaks_for_itself(constant: Constant) -> bool:
+    """Is it a setting though its name does not tell what for? A lower-case name may be anything,
+    and so may an argument of whatever is called at module level."""
+    if constant.form is Form.NAME:
+        return constant.name == constant.name.upper()
+    return constant.configures
 
 
 def _kind(name: str, value: Value) -> Kind:
@@ -210,7 +222,10 @@ def _stride(ladder: list[Value]) -> int:
 
 
 def _stated(constant: Constant) -> tuple[Value, ...] | None:
-    """The values that the comment beside a constant names: a list, or `low .. high`."""
+    """The values that its type, its option or the comment beside it names: all, or a range."""
+    if any(constants.is_same(item, constant.value) for item in constant.declared):
+        like = constants.sort(constant.value)
+        return tuple(item for item in constant.declared if constants.sort(item) == like)
     listed = _listed(constant.comment, constant.value)
     if listed is not None:
         return listed
@@ -281,7 +296,7 @@ def _ladder(kind: Kind, anchor: Value, constant: Constant) -> list[Value]:
     if isinstance(anchor, bool):
         return [False, True]
     if kind is Kind.FRACTION:
-        highest = 0.5 if "DROPOUT" in constant.name.upper() else 1.0
+        highest = 0.5 if "DROPOUT" in constant.word.upper() else 1.0
         return [share for share in _SHARES if share <= highest]
     if kind is Kind.BETA or (kind is Kind.DECAY and 0.5 <= anchor < 1):
         return list(_BETAS)
