@@ -67,6 +67,7 @@ HARMLESS = {
     "snapshots.root._write_ignore": "written again with the next run",
     "sessions.bindings.write_bindings": "a verb's one file, renamed into place",
     "sessions.bindings._put": "the rename itself",
+    "snapshots.patches.write_folder": "a verb's one folder, renamed into place",
     "sessions.demo._copy": "a folder of its own, renamed into place",
     "sessions.skills._put": "a verb's files, each renamed into place; the same verb mends it",
     "sessions.deadletter._quarantine": "one rename of a file that no service reads",

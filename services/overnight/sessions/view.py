@@ -168,10 +168,14 @@ def survivors(state: SessionState) -> tuple[int, int]:
 
 def kept_path(state: SessionState) -> list[ExperimentState]:
     """The kept changes that lead from the baseline to the best, in order."""
+    return path_to(state, state.incumbent)
+
+
+def path_to(state: SessionState, experiment: int | None) -> list[ExperimentState]:
+    """The changes that lead from the baseline to that experiment, itself included, in order."""
     path: list[ExperimentState] = []
-    here = state.incumbent
+    here = experiment
     while here is not None and here != 1:
-        experiment = state.experiments[here]
-        path.append(experiment)
-        here = experiment.proposed.parent
+        path.append(state.experiments[here])
+        here = state.experiments[here].proposed.parent
     return path[::-1]

@@ -78,7 +78,7 @@ def plan_names(found: UserRepo, tag: str) -> BranchNames:
     Raises:
         UsageError: the session's branch exists, and so belongs to somebody else.
     """
-    taken = {name.removeprefix(_HEADS) for name in _heads(found.git())}
+    taken = {name.removeprefix(_HEADS) for name in heads(found.git())}
     check_tag(tag)
     notes = []
     session = _free_prefix(_SESSION_PREFIXES, taken)
@@ -145,18 +145,18 @@ def sync(found: UserRepo, store: SnapshotStore, expected: Mapping[str, str]) -> 
         SnapshotError: objects could not be copied; no branch was moved then.
     """
     git = found.git()
-    current = _heads(git)
+    current = heads(git)
     wanted = {f"{_HEADS}{name}": valid_commit(commit) for name, commit in expected.items()}
     stale = {ref: commit for ref, commit in wanted.items() if current.get(ref) != commit}
     if not stale:
         return Synced(moved=(), left_alone=())
-    checked_out = _checked_out(git)
+    standing = checked_out(git)
     ours = store.has({current[ref] for ref in stale if ref in current})
     left_alone: list[LeftOut] = []
     for ref in sorted(stale):
         name = ref.removeprefix(_HEADS)
-        if ref in checked_out:
-            left_alone.append(LeftOut(name, f"checked out in {checked_out[ref]}"))
+        if ref in standing:
+            left_alone.append(LeftOut(name, f"checked out in {standing[ref]}"))
         elif ref in current and current[ref] not in ours:
             left_alone.append(LeftOut(name, "moved by somebody else"))
     barred = {f"{_HEADS}{item.path}" for item in left_alone}
@@ -184,14 +184,15 @@ def _free_prefix(prefixes: Iterable[str], taken: set[str], below: str = "") -> s
     raise UsageError(f"branches named {', '.join(prefixes)} are all taken: rename one")
 
 
-def _heads(git: Git) -> dict[str, str]:
+def heads(git: Git) -> dict[str, str]:
+    """Each branch, as refs/heads/..., and the commit that it names."""
     output = git.run("for-each-ref", "--format=%(refname) %(objectname)", _HEADS)
     pairs = (line.rsplit(" ", 1) for line in output.decode(errors="replace").splitlines())
     return {ref: commit for ref, commit in pairs}
 
 
-def _checked_out(git: Git) -> dict[str, str]:
-    """Branch -> the work tree that stands on it; moving it would make that one look changed."""
+def checked_out(git: Git) -> dict[str, str]:
+    """Branch, as refs/heads/..., -> the work tree on it, which would look changed if it moved."""
     found: dict[str, str] = {}
     where = ""
     for line in git.run("worktree", "list", "--porcelain").decode(errors="replace").splitlines():
@@ -298,12 +299,12 @@ def _move(
     git: Git, common_dir: Path, moves: Mapping[str, str], current: Mapping[str, str]
 ) -> list[LeftOut]:
     """All at once; where one is in the way of all, one by one, naming those that fail."""
-    if _update(git, moves, current) is None:
+    if update(git, moves, current) is None:
         return []
     failures: dict[str, str] = {}
     for again in (False, True):
         for ref in sorted(failures if again else moves):
-            why = _update(git, {ref: moves[ref]}, current)
+            why = update(git, {ref: moves[ref]}, current)
             if why is None:
                 failures.pop(ref, None)
             else:
@@ -313,7 +314,7 @@ def _move(
     return [LeftOut(ref.removeprefix(_HEADS), why) for ref, why in sorted(failures.items())]
 
 
-def _update(git: Git, moves: Mapping[str, str], current: Mapping[str, str]) -> str | None:
+def update(git: Git, moves: Mapping[str, str], current: Mapping[str, str]) -> str | None:
     """None when done, else git's words. Only moves a ref that still is what we have seen."""
     absent = "0" * 40
     commands = "".join(

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
@@ -65,19 +65,22 @@ def git_binary() -> str:
     return found
 
 
-def environment(binary: str, home: Path | None, extra: Mapping[str, str]) -> dict[str, str]:
+def environment(
+    binary: str, home: Path | None, extra: Mapping[str, str], *, users_config: bool = False
+) -> dict[str, str]:
     """The whole environment of a git process. Nothing is inherited: a GIT_INDEX_FILE of a hook
     that started us must not reach our own commands.
 
-    *home* is only given where the user's own ignore file shall count.
+    *home* is only given where the user's own ignore file shall count, or with *users_config*:
+    then the configuration outside the repository is read too.
     """
+    nobody = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null"}
     return {
         "PATH": f"{Path(binary).parent}:/usr/local/bin:/usr/bin:/bin",
         "HOME": str(home) if home else "/nonexistent",
         "LC_ALL": "C",
         "LANGUAGE": "C",
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": "/dev/null",
+        **({} if users_config else nobody),
         "GIT_ATTR_NOSYSTEM": "1",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_OPTIONAL_LOCKS": "0",
@@ -102,6 +105,8 @@ class Git:
     home: Path | None = None
     config: tuple[str, ...] = ()  #: further `name=value` options
     literal: bool = True  #: names are names, not patterns; check-ignore knows no such mode
+    environ: Mapping[str, str] = field(default_factory=dict)  #: further variables
+    users_config: bool = False  #: only to ask for a value of the user's own configuration
 
     def argv(self, *arguments: str) -> list[str]:
         """The whole command line of one plumbing command."""
@@ -116,12 +121,12 @@ class Git:
         ]
 
     def _environment(self) -> dict[str, str]:
-        extra = {"GIT_DIR": str(self.git_dir)}
+        extra = {**self.environ, "GIT_DIR": str(self.git_dir)}
         if self.work_tree is not None:
             extra["GIT_WORK_TREE"] = str(self.work_tree)
         if self.index_file is not None:
             extra["GIT_INDEX_FILE"] = str(self.index_file)
-        return environment(git_binary(), self.home, extra)
+        return environment(git_binary(), self.home, extra, users_config=self.users_config)
 
     def run(self, *arguments: str, stdin: bytes | IO[bytes] = b"") -> bytes:
         """The output of one command.
