@@ -18,9 +18,11 @@ from overnight.contracts.loop import LoopConfig
 
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?\Z")
 #: Options of `uv run` that change nothing when the environment is used as it is.
-_UV_FLAGS = frozenset(
+UV_FLAGS = frozenset(
     {"--no-sync", "--offline", "--frozen", "--locked", "--quiet", "-q", "--active", "--no-progress"}
 )
+
+OWN = "Overnight's own"  #: why: nothing else was found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +41,7 @@ def resolve_command(repo: Path, config: LoopConfig, environ: Mapping[str, str]) 
         UsageError: no such program, a broken environment, or uv without one.
     """
     words = _without_uv(config.run_cmd)
-    python, origin = _find_python(repo, config, environ)
+    python, origin = find_python(repo, config.python, environ)
     program = words[0]
     if _PYTHON.match(program):
         argv = (str(python), *words[1:])
@@ -54,29 +56,53 @@ def resolve_command(repo: Path, config: LoopConfig, environ: Mapping[str, str]) 
 
 def resolve_python(repo: Path, config: LoopConfig, environ: Mapping[str, str]) -> Path:
     """The interpreter alone. Raises UsageError like `resolve_command`."""
-    return _find_python(repo, config, environ)[0]
+    return find_python(repo, config.python, environ)[0]
 
 
-def _find_python(repo: Path, config: LoopConfig, environ: Mapping[str, str]) -> tuple[Path, str]:
-    if config.python != "auto":
-        path = repo / Path(config.python)
+def find_python(repo: Path, wanted: str, environ: Mapping[str, str]) -> tuple[Path, str]:
+    """The interpreter that the binding `python: wanted` means, and why it is that one.
+
+    Raises:
+        UsageError: it can't be run; or the repository is locked and has no environment yet.
+    """
+    if wanted != "auto":
+        path = repo / Path(wanted)
         if not os.access(path, os.X_OK) or path.is_dir():
-            raise UsageError(f"python: {config.python} is no program that can be run")
+            raise UsageError(f"python: {wanted} is no program that can be run")
         return path, "python:"
     own = repo / (environ.get("UV_PROJECT_ENVIRONMENT") or ".venv")
-    found = _in_environment(own)
-    if found is not None:
-        return found, own.name
+    for folder in (own, *(above / ".venv" for above in _above(repo))):
+        found = _in_environment(folder)
+        if found is not None:
+            return found, os.path.relpath(folder, repo)
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         found = _in_environment(Path(environ[name])) if environ.get(name) else None
         if found is not None:
             return found, name
-    if config.run_cmd[0] == "uv" and (repo / "uv.lock").exists():
+    if (repo / "uv.lock").exists():
         raise UsageError(
-            f"run_cmd uses uv, but {own} does not exist: run `uv sync` in {repo} first "
-            "(candidates have no network)"
+            f"uv.lock, but {own} does not exist: run `overnight setup`, or run `uv sync` in "
+            f"{repo} (candidates have no network)"
         )
-    return Path(sys.executable), "Overnight's own"
+    return Path(sys.executable), OWN
+
+
+def shown_python(python: Path, repo: Path) -> str:
+    """*python* as one types it in the repository."""
+    return str(python.relative_to(repo)) if python.is_relative_to(repo) else str(python)
+
+
+def _above(repo: Path) -> list[Path]:
+    """The folders above a part of a git repository, up to its root: where a workspace has its
+    environment."""
+    if (repo / ".git").exists():
+        return []
+    above: list[Path] = []
+    for folder in repo.absolute().parents:
+        above.append(folder)
+        if (folder / ".git").exists():
+            return above
+    return []  # no repository: what lies above is none of ours
 
 
 def _in_environment(folder: Path) -> Path | None:
@@ -96,7 +122,7 @@ def _without_uv(command: tuple[str, ...]) -> tuple[str, ...]:
     if command[1:2] != ("run",):
         raise UsageError("run_cmd: only `uv run COMMAND` of uv is understood")
     rest = list(command[2:])
-    while rest and rest[0] in _UV_FLAGS:
+    while rest and rest[0] in UV_FLAGS:
         rest.pop(0)
     if rest and rest[0] == "--":
         rest.pop(0)

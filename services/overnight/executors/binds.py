@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from overnight.contracts.errors import SandboxUnavailableError
 from overnight.executors.bubblewrap import OWN_PLACES, is_below, outermost
@@ -36,6 +37,22 @@ def visible(
     for path in sorted(places):
         _check(path, protected)
     return outermost(places)
+
+
+def below_home(reads: Iterable[Path]) -> tuple[tuple[str, str], ...]:
+    """Those of *reads* that lie below the user's home, by their place there.
+
+    A candidate has a HOME of its own, and a script that looks into `~/.cache` must find it there.
+    """
+    try:
+        home = Path.home()
+    except RuntimeError:  # a user that the host does not know
+        return ()
+    inside = (Path(os.path.normpath(read)) for read in reads)
+    found = ((str(path.relative_to(home)), str(path)) for path in inside if path != home
+             and path.is_relative_to(home))  # fmt: skip
+    names = dict(found)
+    return tuple((name, names[name]) for name in outermost(names))
 
 
 def _check(path: str, protected: Sequence[str]) -> None:

@@ -77,6 +77,7 @@ class Layout:
     env: Mapping[str, str]
     network: str
     tmp_bytes: int
+    at_home: tuple[tuple[str, str], ...] = ()  #: (place below HOME, what is seen there, read-only)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,6 +223,11 @@ def _system(layout: Layout, fds: Descriptors) -> list[str]:
         parts += ["--perms", "1777", "--dir", folder]
     for read in reads:
         parts += [*_parents(read, made), "--ro-bind", read, read]
+    made.add(HOME)
+    for name, source in layout.at_home:
+        place = f"{HOME}/{name}"
+        # Open to all: the candidate may put caches of its own beside the ones it reads.
+        parts += [*_parents(place, made, "1777"), "--ro-bind", source, place]
     parts += ["--proc", "/proc", "--dev", "/dev"]
     parts += ["--perms", "1777", "--size", size, "--tmpfs", "/dev/shm"]  # noqa: S108 - in the sandbox
     return [*parts, "--remount-ro", "/dev"]
@@ -247,11 +253,11 @@ def _handover(layout: Layout, fds: Descriptors) -> list[str]:
     return parts
 
 
-def _parents(path: str, made: set[str]) -> list[str]:
+def _parents(path: str, made: set[str], mode: str = "0755") -> list[str]:
     """Bubblewrap would make missing parents 0700 and root's: make each one first."""
     parts: list[str] = []
     for parent in reversed(Path(path).parents):
         if str(parent) not in made:
             made.add(str(parent))
-            parts += ["--perms", "0755", "--dir", str(parent)]
+            parts += ["--perms", mode, "--dir", str(parent)]
     return parts

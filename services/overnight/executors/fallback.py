@@ -32,6 +32,7 @@ class Bare:
     work: Path
     limits: Limits
     token: str  #: of the sandbox
+    at_home: tuple[tuple[str, str], ...] = ()  #: (place below HOME, what a link there leads to)
 
 
 class BareCage:
@@ -53,6 +54,11 @@ class BareCage:
         for name in ("HOME", "TMPDIR"):
             with unavailable(f"cannot make {name}"):
                 Path(self._bare.env[name]).mkdir(mode=0o700)
+        with unavailable("cannot fill HOME"):
+            for place, source in self._bare.at_home:
+                link = Path(self._bare.env["HOME"], place)
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(source)
         gate, self._gate = os.pipe()
         self._status, status = os.pipe()
         out, stdout = os.pipe()

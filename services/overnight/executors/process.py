@@ -14,8 +14,7 @@ import structlog
 
 from overnight.contracts.errors import ConfigError, SandboxUnavailableError
 from overnight.contracts.execution import Limits, Sandbox, SandboxSpec, Swept
-from overnight.executors import bubblewrap, cgroups, fallback, namespaces, records, tree
-from overnight.executors.binds import visible
+from overnight.executors import binds, bubblewrap, cgroups, fallback, namespaces, records, tree
 from overnight.executors.cage import Cage
 from overnight.executors.interpreters import Interpreters
 from overnight.executors.janitor import Janitor
@@ -107,7 +106,7 @@ class ProcessExecutor:
         if self._walls is None:
             return ()
         protected = (str(spec.scratch), str(spec.log_path), str(self._lock_dir), *self._protected)
-        return visible(wanted, self._walls.host.trees, protected)
+        return binds.visible(wanted, self._walls.host.trees, protected)
 
     def _builder(
         self, spec: SandboxSpec, place: tree.Place, reads: tuple[str, ...], record: records.Record
@@ -122,6 +121,7 @@ class ProcessExecutor:
                     work=place.work,
                     limits=spec.limits,
                     token=record.token,
+                    at_home=binds.below_home(spec.reads),
                 )
             )  # fmt: skip
         layout = bubblewrap.Layout(
@@ -135,6 +135,7 @@ class ProcessExecutor:
             env=_environment(spec, bubblewrap.HOME, bubblewrap.TEMPORARY, bubblewrap.OUT),
             network=spec.network,
             tmp_bytes=spec.limits.tmp_bytes,
+            at_home=binds.below_home(spec.reads),
         )  # fmt: skip
         plan = namespaces.Plan(
             tools=walls.tools, layout=layout, frozen=spec.frozen, command=command,

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,17 @@ from overnight.sessions.inference import Finding, Inferred, infer
 
 _PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./@+-]*\Z")
 _RESERVED = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
-_COMMENT_COLUMN = 36
+_COMMENT_COLUMN = 35
 
-
+#: In the order in which they are written.
+_METRIC = ("metric.name", "metric.direction", "metric.source")
+_BEFORE = ("constraints", "run_cmd", "python", "env", "editable_files")
 _PLACE = (
     ("iter_strategy", "snapshots", "or branches: a commit an experiment"),
     ("sandbox_root", "./sandbox", "all that Overnight stores"),
-    ("gate", "time", "what the budget counts"),
 )
+_AFTER = ("pass_env", "prepare")
+_DEFAULTS = {"metric.source": "stdout_line"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +41,8 @@ class Initialised:
     loop: ResolvedLoop  #: as it loads again, without questions
     findings: Mapping[str, Finding]  #: by dotted key; empty when the file was kept
     warnings: tuple[str, ...]
+    kind: str = ""  #: what the repository looks like, in words
+    frozen: tuple[str, ...] = ()  #: well-known files that stay as they are
 
 
 def initialise(
@@ -50,61 +55,94 @@ def initialise(
     Raises:
         UsageError: a binding can't be inferred, the file kept is wrong, or can't be written.
     """
-    root = Path(os.path.realpath(root))
-    if not root.is_dir():
-        raise UsageError(f"{root} is not a folder")
-    path = root / LOOP_FILE
-    if os.path.lexists(path) and not force:
-        loop = resolve_loop(root, flags={}, environ=environ)
-        return Initialised(path=path, written=False, loop=loop, findings={}, warnings=())
-    inferred = infer(root, given, environ)
+    kept = kept_bindings(root, environ) if not force else None
+    if kept is not None:
+        return kept
+    root = existing_folder(root)
+    return write(root, infer(root, given, environ), environ, force=force)
+
+
+def existing_folder(root: Path) -> Path:
+    """*root* as it really is. Raises UsageError when it is no folder."""
+    real = Path(os.path.realpath(root))
+    if not real.is_dir():
+        raise UsageError(f"{real} is not a folder")
+    return real
+
+
+def kept_bindings(root: Path, environ: Mapping[str, str]) -> Initialised | None:
+    """The file that is there already, loaded; None when there is none. Raises UsageError."""
+    path = existing_folder(root) / LOOP_FILE
+    if not os.path.lexists(path):
+        return None
+    loop = resolve_loop(path.parent, flags={}, environ=environ)
+    return Initialised(path=path, written=False, loop=loop, findings={}, warnings=())
+
+
+def write(
+    root: Path, inferred: Inferred, environ: Mapping[str, str], *, force: bool
+) -> Initialised:
+    """Write *inferred* as the bindings of *root*.
+
+    Raises:
+        UsageError: they would not load, or can't be written. Nothing was written.
+    """
     text = render(inferred)
     # Loaded before it is written: what does not load is never left behind.
     own = {name: value for name, value in environ.items() if not name.startswith("OVERNIGHT_")}
     resolve_loop(root, flags={}, environ=own, loop_text=text)
+    path = root / LOOP_FILE
     write_bindings(path, text, force=force)
-    loop = resolve_loop(root, flags={}, environ=environ)
     return Initialised(
         path=path,
         written=True,
-        loop=loop,
+        loop=resolve_loop(root, flags={}, environ=environ),
         findings=inferred.findings(),
         warnings=inferred.warnings,
+        kind=inferred.kind,
+        frozen=inferred.frozen,
     )
 
 
 def render(inferred: Inferred) -> str:
     """The file's text."""
-    found = inferred.findings()
     more = dict(inferred.more)
     deep = [key for key in more if "." in key]
     if deep:
         raise UsageError(f"{deep[0]} can't be given to init: add it to {LOOP_FILE} afterwards")
-
-    def line(key: str, spelled: str, comment: str) -> str:
-        text = f"{key}: {spelled}"
-        return f"{text.ljust(_COMMENT_COLUMN)}# {_one_line(comment)}" if comment else text
-
-    def fixed(key: str, default: Any, comment: str) -> str:
-        return line(key, value_text(more.pop(key, default)), comment)
-
+    found = inferred.findings()
     lines = [
         "# Overnight's bindings for this repository. Edit freely; never committed by us.",
         "metric:",
-        line("  name", scalar_text(found["metric.name"].value), found["metric.name"].evidence),
-        line("  direction", found["metric.direction"].value, found["metric.direction"].evidence),
-        line("run_cmd", _list(found["run_cmd"].value), found["run_cmd"].evidence),
-        line(
-            "editable_files", _list(found["editable_files"].value), found["editable_files"].evidence
+        *(_found(f"  {key.partition('.')[2]}", found[key]) for key in _METRIC if _says(found, key)),
+        *(_found(key, found[key]) for key in _BEFORE if _says(found, key)),
+        *(_line(key, value_text(more.pop(key, value)), why) for key, value, why in _PLACE),
+        *(_found(key, found[key]) for key in ("gate", "budget")),
+        _line(
+            "kill_factor",
+            value_text(more.pop("kill_factor", 2.0)),
+            "killed at kill_factor x budget, plus graces",
         ),
-        *(fixed(*one) for one in _PLACE),
-        line("budget", _number(found["budget"].value), found["budget"].evidence),
-        fixed("kill_factor", 2.0, "killed at kill_factor x budget, plus graces"),
-        line("reads", _list(found["reads"].value), f"read-only: {found['reads'].evidence}"),
+        _line("reads", value_text(found["reads"].value), f"read-only: {found['reads'].evidence}"),
+        *(_found(key, found[key]) for key in _AFTER if _says(found, key)),
         f"proposer: {{name: {value_text(more.pop('proposer', 'search'))}}}",
-        *(line(key, value_text(value), "given") for key, value in more.items()),
+        *(_line(key, value_text(value), "given") for key, value in more.items()),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _says(found: Mapping[str, Finding], key: str) -> bool:
+    """Is there something to write? What is the default anyway is left out."""
+    return key in found and found[key].value != _DEFAULTS.get(key)
+
+
+def _found(key: str, finding: Finding) -> str:
+    return _line(key, value_text(finding.value), finding.evidence)
+
+
+def _line(key: str, spelled: str, comment: str) -> str:
+    text = f"{key}: {spelled}"
+    return f"{text.ljust(_COMMENT_COLUMN)} # {_one_line(comment)}" if comment else text
 
 
 def write_bindings(path: Path, text: str, *, force: bool) -> None:
@@ -151,6 +189,8 @@ def scalar_text(text: str) -> str:
     """*text* as a YAML scalar that every reader takes for the same text."""
     if _PLAIN.match(text) and text.lower() not in _RESERVED and text not in (".", ".."):
         return text
+    if "\\" in text and "'" not in text and text.isprintable() and text == text.strip():
+        return f"'{text}'"  # a pattern reads better without doubled backslashes
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -159,18 +199,14 @@ def value_text(value: Any) -> str:
     if isinstance(value, str):
         return scalar_text(value)
     if isinstance(value, list | tuple):
-        return _list([str(item) for item in value])
+        return f"[{', '.join(value_text(item) for item in value)}]"
+    if isinstance(value, Mapping):
+        pairs = (f"{scalar_text(str(key))}: {value_text(one)}" for key, one in value.items())
+        return f"{{{', '.join(pairs)}}}"
     if isinstance(value, bool | int | float):
-        return json.dumps(value)
+        whole = isinstance(value, float) and value.is_integer() and abs(value) < 1e15
+        return str(int(value)) if whole else json.dumps(value)
     raise UsageError(f"a value that can't be written to {LOOP_FILE}: {value!r:.60}")
-
-
-def _list(items: Iterable[str]) -> str:
-    return f"[{', '.join(scalar_text(item) for item in items)}]"
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
 def _one_line(text: str) -> str:

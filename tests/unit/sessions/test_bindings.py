@@ -21,20 +21,21 @@ from overnight.sessions.bindings import initialise, scalar_text, write_bindings
 
 TRAIN = "loss = 1.0\nprint(f'val_loss: {loss:.6f}')\n"
 
-WRITTEN = """\
+WRITTEN = f"""\
 # Overnight's bindings for this repository. Edit freely; never committed by us.
 metric:
   name: val_loss                    # train.py:2 prints it
   direction: minimize               # by its name: lower is better
 run_cmd: [python, train.py]         # train.py by its name
+python: auto                        # {sys.executable}: Overnight's own
 editable_files: [train.py]          # the training script; all else stays frozen
 iter_strategy: snapshots            # or branches: a commit an experiment
 sandbox_root: ./sandbox             # all that Overnight stores
 gate: time                          # what the budget counts
-budget: 300                         # seconds; the default, nothing says otherwise
-kill_factor: 2.0                    # killed at kill_factor x budget, plus graces
+budget: 300                         # seconds; the default. Better: what one run takes
+kill_factor: 2                      # killed at kill_factor x budget, plus graces
 reads: []                           # read-only: nothing outside the repository is named
-proposer: {name: search}
+proposer: {{name: search}}
 """
 
 

@@ -1,0 +1,73 @@
+"""Which files candidates may change: what a README or program.md says, else the training script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from overnight.sessions.inference.finding import Finding
+from overnight.sessions.inference.metric import Metric
+from overnight.sessions.inference.training import Training
+from overnight.sessions.sources import Prose, Repository
+
+_EDITS = re.compile(
+    r"\b(?:edit|edits|edited|modify|modifies|editable|change|iterate on|tune)\b", re.I
+)
+_NOT = re.compile(
+    r"\b(?:not|never|don't|do not|n't|read[- ]only|frozen|fixed|without|no need|cannot)\b", re.I
+)
+_FILE = re.compile(r"[`*\"']{1,3}([\w./-]+\.[A-Za-z]{1,5})[`*\"']{1,3}")
+_SCORES = re.compile(r"scor|eval|grade|judge|bench|test")
+
+
+def find_editable(
+    repo: Repository, training: Training, metric: Metric, given: Mapping[str, Any]
+) -> Finding:
+    """One or a few files."""
+    if given.get("editable_files"):
+        return Finding.given(list(given["editable_files"]))
+    said = _said(repo)
+    if said is not None:
+        return said
+    file = training.script.file
+    prompt = _prompt(repo, training) if _SCORES.search(file.rpartition("/")[2]) else None
+    if prompt is not None:
+        return prompt
+    return Finding(value=[file], evidence="the training script; all else stays frozen")
+
+
+def _said(repo: Repository) -> Finding | None:
+    """Files that a sentence says are the ones to edit."""
+    found: dict[str, str] = {}
+    denied: set[str] = set()
+    for line in repo.prose:
+        if line.in_code or not _EDITS.search(line.text):
+            continue
+        for part in re.split(r"(?<=[.;!])\s|\bbut\b", line.text):
+            names = [name for name in _FILE.findall(part) if name in repo.files]
+            if _NOT.search(part):
+                denied.update(names)
+            elif _EDITS.search(part):
+                for name in names:
+                    found.setdefault(name, _shown(line))
+    kept = {name: place for name, place in found.items() if name not in denied}
+    code = {n: p for n, p in kept.items() if not n.lower().startswith(("readme", "program.md"))}
+    if not code or len(code) > 3:
+        return None
+    return Finding(value=list(code), evidence=", ".join(dict.fromkeys(code.values())))
+
+
+def _shown(line: Prose) -> str:
+    return f"{line.place} says so; all else stays frozen"
+
+
+def _prompt(repo: Repository, training: Training) -> Finding | None:
+    """A script that only scores something else: the file that it reads."""
+    for text in training.script.texts:
+        name = text.value.removeprefix("./")
+        if name in repo.files and re.search(r"prompt|instruction|template|config", name, re.I):
+            return Finding(
+                value=[name], evidence=f"{text.place} reads it; the scoring stays frozen"
+            )
+    return None

@@ -1,0 +1,190 @@
+"""What candidates must see beside their tree: caches in the home folder, data, ignored data."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from overnight.sessions.inference.finding import Finding
+from overnight.sessions.sources import Repository, Script
+from overnight.snapshots import userrepo
+
+_JOIN = r"""["']\s*(?:,|\)?\s*/)\s*["']"""
+_CACHE = re.compile(rf"""~/\.cache/([\w.-]+)|["']\.cache{_JOIN}([\w.-]+)["']""")
+_HOME = re.compile(
+    r"""["']~/((?!\.cache/)[\w./-]+)["']|home\(\)\s*/\s*["']((?!\.cache\b)[\w./-]+)["']"""
+)
+_VARIABLE = re.compile(r"""environ(?:\.get\(|\[)\s*["'](\w+)["']|getenv\(\s*["'](\w+)["']""")
+_HUB = re.compile(
+    r"^\s*(?:from|import)\s+(?:huggingface_hub|transformers|datasets|kernels|diffusers|timm)\b",
+    re.M,
+)
+_LIBRARY_CACHES = (
+    (re.compile(r"^\s*(?:from|import)\s+tiktoken\b", re.M), "~/.cache/tiktoken",
+     "TIKTOKEN_CACHE_DIR"),
+    (re.compile(r"\btorch\.hub\b|torchvision\.models", re.M), "~/.cache/torch", "TORCH_HOME"),
+    (re.compile(r"sklearn\.datasets\s+import\s+[\w, ]*fetch_", re.M), "~/scikit_learn_data",
+     "SCIKIT_LEARN_DATA"),
+    (re.compile(r"^\s*(?:from|import)\s+nltk\b", re.M), "~/nltk_data", "NLTK_DATA"),
+    (re.compile(r"\bkeras\.datasets\b", re.M), "~/.keras", "KERAS_HOME"),
+)  # fmt: skip
+#: Ignored by git and no data: environments, caches, what a run leaves.
+_NO_DATA = frozenset(
+    {".venv", "venv", "env", ".env", "__pycache__", "node_modules", "sandbox", "wandb", "mlruns"}
+    | {"lightning_logs", "runs", "logs", "log", "outputs", "multirun", "build", "dist", ".git"}
+    | {".idea", ".vscode", "checkpoints", "ckpt", "out", "results.tsv", "run.log"}
+)
+_SYSTEM = ("/tmp", "/var/tmp", "/dev", "/proc", "/sys", "/usr", "/bin", "/lib", "/etc")  # noqa: S108
+MAX_IGNORED = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reads:
+    """Places shown read-only, and variables that the code finds them by."""
+
+    places: Finding
+    pass_env: Finding | None
+
+
+def find_reads(repo: Repository, given: Mapping[str, Any], environ: Mapping[str, str]) -> Reads:
+    """Whatever is named by the code and is there."""
+    variables = _variables(repo, environ)
+    passed = Finding(
+        value=[name for name, _ in variables], evidence=", ".join(place for _, place in variables)
+    )
+    pass_env = passed if variables else None
+    if given.get("reads"):
+        return Reads(places=Finding.given(list(given["reads"])), pass_env=pass_env)
+    found: dict[str, str] = {}
+    home = Path(environ["HOME"]) if environ.get("HOME") else None
+    for script in repo.scripts:
+        for path, place in _of_script(script, home, environ):
+            found.setdefault(path, place)
+    for name, place in variables:
+        found.setdefault(environ[name], place)
+    for path, place in _ignored(repo):
+        found.setdefault(path, place)
+    kept = _outermost(repo.root, found, environ)
+    evidence = ", ".join(kept.values()) if kept else "nothing outside the repository is named"
+    return Reads(places=Finding(value=list(kept), evidence=evidence), pass_env=pass_env)
+
+
+def _of_script(
+    script: Script, home: Path | None, environ: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    def line(match: re.Match[str]) -> str:
+        return f"{script.file}:{script.text.count(chr(10), 0, match.end()) + 1}"
+
+    if home is not None:
+        for match in _CACHE.finditer(script.text):
+            name = match[1] or match[2]
+            if (home / ".cache" / name).is_dir():
+                yield f"~/.cache/{name}", line(match)
+        for match in _HOME.finditer(script.text):
+            path = (match[1] or match[2]).strip("/")
+            if path and (home / path).exists():
+                yield f"~/{path}", line(match)
+    hub = _HUB.search(script.text)
+    if hub:
+        yield from _cache(home, environ, "~/.cache/huggingface", "HF_HOME", line(hub))
+    for pattern, place, variable in _LIBRARY_CACHES:
+        used = pattern.search(script.text)
+        if used:
+            yield from _cache(home, environ, place, variable, line(used))
+    for text in script.texts:
+        if text.value.startswith("/") and _is_data(text.value):
+            yield text.value.rstrip("/"), str(text.place)
+
+
+def _cache(
+    home: Path | None, environ: Mapping[str, str], place: str, variable: str, line: str
+) -> Iterator[tuple[str, str]]:
+    if environ.get(variable) and Path(environ[variable]).is_dir():
+        yield environ[variable], f"{variable}, {line}"
+    elif home is not None and (home / place.removeprefix("~/")).is_dir():
+        yield place, line
+
+
+def _is_data(path: str) -> bool:
+    """An absolute path in the code that is there, and no part of the system."""
+    clean = os.path.normpath(path)
+    below = any(clean == top or clean.startswith(f"{top}/") for top in _SYSTEM)
+    try:
+        return not below and clean.count("/") >= 2 and os.path.exists(clean)
+    except ValueError:
+        return False
+
+
+def _variables(repo: Repository, environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Variables that the code asks for, set here to a place that is there."""
+    found: dict[str, str] = {}
+    for script in repo.scripts:
+        for match in _VARIABLE.finditer(script.text):
+            name = match[1] or match[2]
+            value = environ.get(name, "")
+            if name in ("HOME", "TMPDIR", "PWD") or name.startswith("OVERNIGHT_"):
+                continue
+            if os.path.isabs(value) and _is_data(value):
+                line = script.text.count("\n", 0, match.end()) + 1
+                found.setdefault(name, f"{script.file}:{line} {name}")
+    return list(found.items())
+
+
+def _ignored(repo: Repository) -> Iterator[tuple[str, str]]:
+    """Git-ignored places of the repository that the code names by any part of their path."""
+    found = userrepo.find(repo.root)
+    if found is None:
+        return
+    listed = found.git().run(
+        "ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory"
+    )
+    names = [os.fsdecode(name) for name in listed.split(b"\0") if name][:MAX_IGNORED]
+    for name in names:
+        clean = name.rstrip("/")
+        parts = clean.split("/")
+        if set(parts) & _NO_DATA or parts[-1].endswith((".pyc", ".log", ".egg-info", ".pt", ".so")):
+            continue
+        if (
+            any(part.startswith(".") for part in parts)
+            or (repo.root / clean / "pyvenv.cfg").exists()
+        ):
+            continue
+        place = _who_names(repo, parts)
+        if place is not None:
+            yield clean, f"{place}, ignored by git"
+
+
+def _who_names(repo: Repository, parts: list[str]) -> str | None:
+    for script in repo.scripts:
+        if script.file.rpartition("/")[0] and script.file.rpartition("/")[0] in "/".join(parts):
+            continue  # the script that lies beside the data and made it
+        for text in script.texts:
+            named = set(text.value.strip("./").split("/"))
+            if parts[-1] in named or (len(parts) == 1 and parts[0] in named):
+                return str(text.place)
+    return None
+
+
+def _outermost(root: Path, found: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Without those that lie below another one."""
+    home = environ.get("HOME", "")
+
+    def real(path: str) -> Path:
+        text = home + path[1:] if path.startswith("~") else path
+        return Path(os.path.normpath(root / text))
+
+    places = {path: real(path) for path in found}
+    return {
+        path: evidence
+        for path, evidence in found.items()
+        if not any(
+            places[path] != other and places[path].is_relative_to(other)
+            for other in places.values()
+        )
+        and places[path] != root
+        and not root.is_relative_to(places[path])
+    }
