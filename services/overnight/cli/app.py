@@ -35,6 +35,7 @@ VERBS = (
     experiment.log,
     experiment.wait,
     home.apply,
+    home.weights,
     steering.pause,
     steering.resume,
     steering.drain,

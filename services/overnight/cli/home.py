@@ -1,4 +1,4 @@
-"""apply: what a session found, brought into the user's repository."""
+"""apply, weights: what a session found, brought to the user."""
 
 from __future__ import annotations
 
@@ -41,10 +41,12 @@ def apply(
     as_json: AsJson = False,
 ) -> None:
     """Bring the best home: a branch, one commit a kept change. Your checkout stays as it is."""
+    from overnight.cli.places import as_called
     from overnight.configuration import process_environ
     from overnight.contracts.errors import UsageError
     from overnight.sessions.applying import Wish
     from overnight.sessions.applying import apply as bring
+    from overnight.sessions.weights import left_by
 
     if to is not None and (onto is not None or squash):
         raise UsageError("--to DIR writes files, not commits: leave out --onto and --squash")
@@ -56,17 +58,21 @@ def apply(
         squash=squash,
         to=None if to is None else to.absolute(),
     )
-    done = bring(session(directory, tag), wish, process_environ())
+    found = session(directory, tag)
+    done = bring(found, wish, process_environ())
     if as_json:
         output.emit(done.as_json())
     elif done.to is not None:
         _say_files(done)
     else:
         _say_branch(done)
-    for note in () if as_json else done.notes:
+    if as_json:
+        return
+    for note in done.notes:
         output.say(f"  note      {output.safe(note, 500)}")
-    if not as_json:
-        _say_next(done)
+    if left_by(found.files, done.id):
+        output.say(as_called(f"  weights   overnight weights {done.id} --to FILE"))
+    _say_next(done)
 
 
 def _say_files(done: Applied) -> None:
@@ -123,3 +129,42 @@ def _say_next(done: Applied) -> None:
         branch = shlex.quote(done.branch)
         output.say(output.safe(f"next: git{where} diff HEAD...{branch}", 500))
         output.say("      " + output.safe(f"git{where} merge {branch}", 500))
+
+
+def weights(
+    which: Best = "best",
+    to: Annotated[
+        Path, typer.Option("--to", metavar="FILE", help="where to, a file or a folder")
+    ] = HERE,
+    tag: OfTag = None,
+    file: Annotated[
+        str | None, typer.Option("--file", metavar="NAME", help="of several that it left")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="over a file that is there")] = False,
+    directory: Dir = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Copy the weights that an experiment left in $OVERNIGHT_OUT."""
+    from overnight.cli.places import shown
+    from overnight.cli.words import size
+    from overnight.sessions.experiments import find_experiment
+    from overnight.sessions.locate import read_state
+    from overnight.sessions.weights import save
+
+    found = session(directory, tag)
+    experiment = find_experiment(read_state(found.files), which)
+    saved = save(found.files, experiment, to.absolute(), wanted=file, force=force)
+    if as_json:
+        output.emit(
+            {
+                "tag": found.tag,
+                "id": saved.id,
+                "file": saved.file.path,
+                "bytes": saved.file.size_bytes,
+                "to": str(saved.to),
+            }
+        )
+        return
+    name, large = output.safe(saved.file.path), size(saved.file.size_bytes)
+    place = output.safe(shown(saved.to, Path.cwd()), 500)
+    output.say(f"{place}: {name} of experiment {saved.id}, {large}")
