@@ -25,6 +25,7 @@ UNFINISHED = frozenset({Status.INFRA, Status.CANCELLED})
 SUSPENDED = "suspended"  #: infra reason: the runner was stopped, or its host slept
 FREE_SUSPENSIONS = 20  #: of one experiment, before they count as failed attempts
 GAVE_UP = "gave_up"  #: the one infra reason that is final: the attempts are used up
+ENVIRONMENT = "environment"  #: infra reason of a verdict: the incumbent crashed as well
 
 
 class Role(StrEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import cast
@@ -12,6 +13,7 @@ from overnight.contracts.experiment import Decision, ExperimentResult
 from overnight.contracts.loop import LoopConfig
 from overnight.contracts.rows import GENESIS, Row
 from overnight.contracts.status import (
+    ENVIRONMENT,
     FREE_SUSPENSIONS,
     GAVE_UP,
     SUSPENDED,
@@ -148,6 +150,10 @@ class SessionState:
     undecided: list[int] = field(default_factory=list)  #: ended, in order of their ending
     running: set[int] = field(default_factory=set)  #: proposed and not ended
     incumbent: int | None = None
+    kept: list[int] = field(default_factory=list)  #: in order; the last one is the incumbent
+    decided: list[tuple[int, int]] = field(default_factory=list)  #: (seq, experiment), in order
+    replicates: list[int] = field(default_factory=list)
+    resumes: list[int] = field(default_factory=list)  #: rows by which the session went on
     last_decision_seq: int = 0
     seq: int = 0
     hash: str = GENESIS
@@ -173,6 +179,16 @@ class SessionState:
     def baseline(self) -> ExperimentState | None:
         """Experiment 1."""
         return self.experiments.get(1)
+
+    def decided_since_resume(self) -> Iterator[ExperimentState]:
+        """Experiments by their decision that stands, newest first, back to the last resume."""
+        since = self.resumes[-1] if self.resumes else 0
+        for seq, number in reversed(self.decided):
+            if seq < since:
+                return
+            experiment = self.experiments[number]
+            if experiment.decision_seq == seq:
+                yield experiment
 
     def metric_of(self, experiment_id: int | None) -> float | None:
         """Final metric of an experiment, None when it has none."""
@@ -219,6 +235,8 @@ def _proposed(state: SessionState, row: Row, body: wire.Wire) -> None:
         state.rejected_in_a_row += 1
         return
     state.running.add(proposed.id)
+    if proposed.role is Role.REPLICATE:
+        state.replicates.append(proposed.id)
     if proposed.role in (Role.CANDIDATE, Role.RECOMBINATION):
         state.candidates += 1
         state.rejected_in_a_row = 0
@@ -251,12 +269,17 @@ def _superseded(state: SessionState, row: Row, body: wire.Wire) -> None:
 def _decision(state: SessionState, row: Row, body: wire.Wire) -> None:
     decision = cast(Decision, body)
     experiment = state.experiments[decision.id]
+    if decision.reason == ENVIRONMENT and experiment.proposed.role is not Role.REPLICATE:
+        state.candidates -= 1  # said once at most: no policy takes it back
     experiment.decision, experiment.decision_seq = decision, row.seq
     experiment.last_decision, experiment.decided_on = decision, experiment.final
     experiment.first_decision_seq = experiment.first_decision_seq or row.seq
     experiment.decisions += 1
     if decision.id in state.undecided:
         state.undecided.remove(decision.id)
+    state.decided.append((row.seq, decision.id))
+    if decision.verdict is Status.KEEP:
+        state.kept.append(decision.id)
     state.incumbent = decision.incumbent_after
     state.last_decision_seq = row.seq
 
@@ -284,6 +307,7 @@ def _control(state: SessionState, row: Row, body: wire.Wire) -> None:
     state.state_why = control.why
     if control.action is ControlAction.RESUME:
         state.rejected_in_a_row = 0
+        state.resumes.append(row.seq)
         state.closed = None
 
 

@@ -9,6 +9,7 @@ from overnight.contracts.loop import Policy
 from overnight.contracts.status import GAVE_UP, Status
 from overnight.ledger.approvals import awaiting, awaits_approval
 from overnight.ledger.fold import ExperimentState, RunState, SessionState
+from overnight.orchestrator.policy import because
 from overnight.orchestrator.spending import budget
 
 Fence = tuple[int, int]  #: (experiment id, attempt)
@@ -139,7 +140,7 @@ def _baseline_failed(state: SessionState) -> Action | None:
     if baseline is None or baseline.decision is None or state.incumbent is not None:
         return None
     reason = f":{baseline.decision.reason}" if baseline.decision.reason else ""
-    detail = baseline.final.detail if baseline.final else ""
+    detail = because(state, baseline)
     if baseline.in_dead_letter:
         detail = f"{detail}; the last one: {last_fault(baseline)}"
     return Close("baseline_failed", f"{baseline.decision.verdict.value}{reason} {detail}".strip())
@@ -257,6 +258,17 @@ def _unaffordable(state: SessionState) -> Close | None:
     return Close("done", money.told())
 
 
+def waits_for_limit(state: SessionState) -> str | None:
+    """Why no idea is asked for though a runner may be free: what runs could use up the limit."""
+    if state.config is None or state.incumbent is None or state.run_state is not RunState.RUNNING:
+        return None
+    money = budget(state)
+    pending = sum(1 for e in _running(state) if e.open_attempt is None)
+    if money is None or money.affords(pending + 1) or not state.running:
+        return None
+    return money.told()
+
+
 def _under_way(state: SessionState) -> bool:
     """Does anything run, or wait in the queue?"""
     return any(e.open_attempt is not None for e in _running(state))
@@ -299,4 +311,5 @@ def counts(state: SessionState) -> dict[str, int]:
 __all__ = [
     "Action", "Answer", "Bounds", "Cancel", "Close", "Decide", "Fence", "GiveUp", "Issue", "Pause",
     "Propose", "QueueView", "ReportLost", "counts", "next_action", "prefetch",
+    "waits_for_limit",
 ]  # fmt: skip

@@ -48,7 +48,13 @@ class SessionTrees:
             known=tried,
         )
         stored = self.store.write_candidate(edit)
-        return Tree(stored.commit, stored.tree_digest, stored.lines_added, stored.lines_removed)
+        return Tree(
+            stored.commit,
+            stored.tree_digest,
+            stored.lines_added,
+            stored.lines_removed,
+            stored.places,
+        )
 
     def branch_for(self, experiment_id: int, hypothesis: str) -> str:
         """exp/<tag>/<id>-<slug>, or iter<id>."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from overnight.contracts.errors import InfrastructureError, UsageError
+from overnight.snapshots.diffstat import DiffStat, diffstat
 from overnight.snapshots.digests import DigestCache
 from overnight.snapshots.edits import CandidateEdit, Change, check_edit
 from overnight.snapshots.errors import GitFailedError, SnapshotMissingError
@@ -35,6 +36,7 @@ class Stored:
     tree_digest: str  #: content digest, 64 hex digits
     lines_added: int = 0
     lines_removed: int = 0
+    places: int = 0  #: separate places that it changes
 
 
 @dataclass
@@ -124,8 +126,14 @@ class SnapshotStore:
         date = self._date(edit.parent_commit) + 1
         commit = self._import(self._candidate(edit, changes, date))
         self._digests.add(blobs)
-        added, removed = self._count_lines(edit.parent_commit, commit)
-        return Stored(commit=commit, tree_digest=digest, lines_added=added, lines_removed=removed)
+        stat = self._diffstat(edit.parent_commit, commit)
+        return Stored(
+            commit=commit,
+            tree_digest=digest,
+            lines_added=stat.added,
+            lines_removed=stat.removed,
+            places=stat.places,
+        )
 
     def tree(self, commit: str) -> StoredTree:
         """The files of a commit's tree. Raises SnapshotMissingError."""
@@ -267,26 +275,13 @@ class SnapshotStore:
             raise SnapshotMissingError(f"commit {commit} has no committer")
         return int(committer.rsplit(b" ", 2)[1])
 
-    def _count_lines(self, before: str, after: str) -> tuple[int, int]:
+    def _diffstat(self, before: str, after: str) -> DiffStat:
         # Not --numstat: it counts nothing in a file that was binary before.
         output = self._git.run(
             *("diff-tree", "-r", "-p", "-U0", "--text", "--no-renames", "--no-ext-diff"),
             *("--no-textconv", before, after, "--"),
         )
-        return count_lines(output)
-
-
-def count_lines(diff: bytes) -> tuple[int, int]:
-    """(added, removed) lines of a unified diff."""
-    added = removed = 0
-    in_hunk = False
-    for line in diff.split(b"\n"):
-        if line.startswith((b"@@", b"diff ")):
-            in_hunk = line.startswith(b"@@")
-        elif in_hunk:
-            added += line.startswith(b"+")
-            removed += line.startswith(b"-")
-    return added, removed
+        return diffstat(output)
 
 
 def _commit_head(ref: str, date: int, message: str, parent: str | None) -> bytes:

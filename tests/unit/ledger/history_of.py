@@ -7,6 +7,7 @@ from typing import Any
 from overnight.contracts import wire
 from overnight.contracts.experiment import ExperimentResult
 from overnight.contracts.rows import SessionOpened
+from overnight.orchestrator.policy import POLICY_VERSION
 
 SID = "0123456789ab"
 CONFIG: dict[str, Any] = {
@@ -31,7 +32,7 @@ def opening(epoch: int = 1, **config: Any) -> SessionOpened:
             "base_head": None,
             "branch": None,
             "code_version": "0.1.0",
-            "policy_version": 1,
+            "policy_version": POLICY_VERSION,
         },
     )
 

@@ -14,49 +14,8 @@ from overnight.contracts.status import RowKind
 from overnight.ledger.fold import SessionState
 from overnight.orchestrator import planning
 from overnight.orchestrator.deadlines import deadlines
-from overnight.orchestrator.policy import decide
-from tests.unit.ledger.history_of import CONFIG, opening, result
-from tests.unit.orchestrator.world import MemoryWriter
-
-
-class Story:
-    """Writes rows by hand and decides as it goes."""
-
-    def __init__(self, **config: Any) -> None:
-        self.writer = MemoryWriter([])
-        self.writer.append(RowKind.SESSION_OPENED, "open:1", opening(**config))
-
-    @property
-    def state(self) -> SessionState:
-        return self.writer.state
-
-    def experiment(self, *, digest: str | None = None, **fields: Any) -> Decision:
-        """Propose the next, end it with *fields*, decide it."""
-        number = self.state.next_id
-        plain = {
-            "id": number,
-            "role": "baseline" if number == 1 else "candidate",
-            "parent": None if number == 1 else self.state.incumbent,
-            "commit": f"{number:040x}",
-            "tree_digest": digest or f"{number:064x}",
-            "branch": f"iter{number}",
-            "hypothesis": "h",
-            "proposer": "test",
-            "seen_seq": 0,
-        }
-        plain.update({k: fields.pop(k) for k in list(fields) if k in ("rejection", "parent")})
-        if "rejection" in plain:
-            plain["commit"] = plain["tree_digest"] = None
-        self.writer.append(RowKind.PROPOSED, f"proposed:{number}", wire.build(Proposed, plain))
-        if "rejection" not in plain:
-            issued = AttemptIssued(id=number, attempt=1, wall_seconds=1.0)
-            self.writer.append(RowKind.ATTEMPT_ISSUED, f"attempt:{number}:1", issued)
-            ended = result(number, **fields)
-            self.writer.append(RowKind.RESULT, f"result:{number}:1:r0", ended)
-        decision = decide(self.state, number)
-        assert isinstance(decision, Decision)
-        self.writer.append(RowKind.DECISION, f"decision:{number}:1", decision)
-        return decision
+from tests.unit.ledger.history_of import CONFIG
+from tests.unit.orchestrator.story import Story
 
 
 def said(decision: Decision) -> tuple[str, str | None, int | None]:
@@ -266,3 +225,95 @@ def test_prefetch_bounds_what_is_in_flight() -> None:
     assert _next(story, in_flight=2) == planning.Propose(3)
     assert _next(story, missing_seconds={(2, 1): 16.0}) == planning.ReportLost(2, 1)
     assert _next(story, in_flight=1, missing_seconds={(2, 1): 14.0}) is None
+
+
+# -- policy version 2 ---------------------------------------------------------------------------
+
+
+def test_an_older_session_is_decided_as_it_began() -> None:
+    """Twenty lines for next to nothing: kept by version 1, and a simplification is not."""
+    story = Story(policy_version=1)
+    story.experiment(metric=1.0, code_lines=100)
+
+    assert said(story.experiment(metric=0.9999, code_lines=120)) == ("keep", None, 2)
+    assert said(story.experiment(metric=0.9999, code_lines=20)) == ("discard", "equal", 2)
+    story.verified()
+
+
+@pytest.mark.parametrize(
+    ("config", "fields", "says"),
+    [
+        (
+            {"constraints": [{"name": "params", "max": 10.0}]},
+            {"measures": {"params": 12.0}},
+            "discard:constraint params is 12, `constraints` allows at most 10",
+        ),
+        (
+            {"constraints": [{"name": "acc", "min": 0.9}]},
+            {},
+            "discard:constraint acc was not printed, but `constraints` bounds it",
+        ),
+        (
+            {"policy": {"limits": {"vram_gb": 8.0}}},
+            {"peak_vram_mb": 9000.0},
+            "discard:vram it took 8.8 GB of video memory, `policy.limits.vram_gb` is 8",
+        ),
+        (
+            {"policy": {"limits": {"vram_gb": 8.0}}},
+            {},
+            "discard:vram no `peak_vram_mb:` line was printed, but `policy.limits.vram_gb` bounds"
+            " it",
+        ),
+        ({"guard": ["t"]}, {"guard": "failed"}, "discard:guard the guard command failed"),
+        ({"guard": ["t"]}, {}, "discard:guard the guard command was not run"),
+    ],
+)
+def test_a_baseline_that_breaks_a_bound_ends_the_run_and_says_which(
+    config: dict[str, Any], fields: dict[str, Any], says: str
+) -> None:
+    story = Story(**config)
+    decision = story.experiment(metric=1.0, **fields)
+
+    assert decision.incumbent_after is None
+    assert _next(story) == planning.Close("baseline_failed", says)
+    story.verified()
+
+
+def test_what_the_guard_did_not_see_is_not_kept() -> None:
+    story = Story(guard=["pytest"])
+    story.experiment(metric=1.0, guard="passed")
+
+    assert said(story.experiment(metric=0.9)) == ("discard", "guard", 1)
+    assert said(story.experiment(metric=1.1)) == ("discard", "worse", 1)
+    assert said(story.experiment(metric=0.9, guard="passed")) == ("keep", None, 4)
+
+
+def test_small_losses_do_not_add_up_even_with_small_gains_between() -> None:
+    story = Story(policy={"simplicity": {"tie_epsilon": 0.01}})
+    story.experiment(metric=1.0, code_lines=900)
+
+    assert said(story.experiment(metric=1.006, code_lines=800))[:2] == ("keep", "simplification")
+    assert said(story.experiment(metric=1.005, code_lines=800))[:2] == ("keep", None)
+    assert said(story.experiment(metric=1.011, code_lines=700))[:2] == ("discard", "worse")
+    assert said(story.experiment(metric=1.009, code_lines=700))[:2] == ("keep", "simplification")
+    assert said(story.experiment(metric=0.9, code_lines=700))[:2] == ("keep", None)
+    assert said(story.experiment(metric=0.909, code_lines=600))[:2] == ("keep", "simplification")
+    story.verified()
+
+
+def test_code_is_weighed_against_the_incumbent_not_the_parent() -> None:
+    """A stale candidate lacks what its rival added; its own size is what counts."""
+    story = Story()
+    story.experiment(metric=1.0, code_lines=100)
+    story.experiment(metric=0.9, code_lines=140, parent=1)
+
+    assert said(story.experiment(metric=0.899, code_lines=120, parent=1)) == ("keep", None, 3)
+    assert said(story.experiment(metric=0.8985, code_lines=140, parent=1))[1] == "not_worth_it"
+
+
+def test_without_a_size_the_diff_is_the_price_and_nothing_is_called_simpler() -> None:
+    story = Story()
+    story.experiment(metric=1.0)
+
+    assert said(story.experiment(metric=0.999, lines_added=25))[:2] == ("discard", "not_worth_it")
+    assert said(story.experiment(metric=1.0, lines_removed=99))[:2] == ("discard", "equal")
