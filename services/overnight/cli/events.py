@@ -9,6 +9,7 @@ from overnight.cli.output import Outlet, as_json
 from overnight.cli.view import Head, Ready
 from overnight.contracts.rows import Row, SessionClosed
 from overnight.contracts.status import RowKind
+from overnight.ledger.approvals import awaiting
 from overnight.ledger.fold import SessionState
 from overnight.sessions.view import status_object
 
@@ -20,6 +21,7 @@ class JsonView:
         self._out = Outlet()
         self._head: Head | None = None
         self._endpoints: dict[str, str] = {}
+        self._asked: set[int] = set()
 
     def opened(self, head: Head) -> None:
         """The first line."""
@@ -40,7 +42,12 @@ class JsonView:
         self._line(event="ready", isolation=ready.isolation, endpoints=self._endpoints)
 
     def tick(self, state: SessionState) -> None:
-        """Nothing is only of the moment here."""
+        """Ideas that wait for approval, each once a start."""
+        for experiment in awaiting(state):
+            if experiment.id not in self._asked:
+                self._asked.add(experiment.id)
+                hypothesis = experiment.proposed.hypothesis
+                self._line(event="approval", id=experiment.id, hypothesis=hypothesis)
 
     def row(self, row: Row, state: SessionState) -> None:
         """The row's own fields; with a decision also what it is about."""

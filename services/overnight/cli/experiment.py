@@ -89,16 +89,17 @@ def _facts(facts: dict[str, Any], metric: str, undecided: str) -> None:
         f"experiment {facts['id']} ({facts['role']}, by {output.safe(facts['proposer'], 60)})",
         f"  idea      {output.safe(facts['hypothesis'], 2000)}",
         f"  verdict   {facts['status'] or undecided}{reason}",
-        f"  {output.safe(metric, 9):<9} {words.number(facts['metric'])} ({facts['trust']})",
+        f"  {output.safe(metric, 9):<9} {words.number(facts['metric'])} ({facts['trust'] or '-'})",
         f"  took      {words.duration(facts['runtime_s'])}, attempt {facts['attempt'] or '-'}",
         f"  parent    {facts['parent'] or '-'}   commit {(facts['commit'] or '-')[:12]}",
-        f"  sandbox   {isolation}, {facts['survivors']} left running",
+        f"  sandbox   {isolation}, {facts['survivors'] or 0} left running",
     ]
     if facts["detail"]:
         lines.insert(3, f"  because   {output.safe(facts['detail'], 500)}")
     if facts["reason"] == "no_metric":
         printed = words.saw(metric, ((c["name"], c["value"]) for c in facts["claims"]))
         lines[4:4] = [f"  instead   {printed}"] if printed else []
+    lines[2:2] = _said(facts)
     steps = ", ".join(f"{k} {v:.2f} s" for k, v in facts["timings"].items())
     lines += [f"  steps     {output.safe(steps, 500)}"] if steps else []
     for line in lines:
@@ -107,6 +108,18 @@ def _facts(facts: dict[str, Any], metric: str, undecided: str) -> None:
         output.say("\n" + strip_terminal(facts["diff"]).rstrip("\n"))
     if facts["log_tail"]:
         output.say("\nend of its log:\n" + facts["log_tail"].rstrip("\n"))
+
+
+def _said(facts: dict[str, Any]) -> list[str]:
+    """What a person said to the idea, and the advice that its proposer had seen."""
+    lines = []
+    approval = facts["approval"]
+    if approval is not None:
+        by = f" by {output.safe(approval['by'], 60)}" if approval["by"] else ""
+        why = f": {output.safe(approval['why'], 500)}" if approval["why"] else ""
+        lines.append(f"  approval  {approval['state']}{by}{why}")
+    lines += [f"  advice    {output.safe(text, 500)}" for text in facts["steering"][-3:]]
+    return lines
 
 
 def diff(

@@ -13,11 +13,13 @@ from overnight.cli.view import Head, Ready
 from overnight.contracts.experiment import Decision, ExperimentResult
 from overnight.contracts.rows import Control, Row, SessionClosed
 from overnight.contracts.status import UNFINISHED, ControlAction, RowKind
+from overnight.ledger.approvals import awaiting
 from overnight.ledger.chain import body_of
-from overnight.ledger.fold import SessionState, is_final
+from overnight.ledger.fold import OURSELVES, RunState, SessionState, is_final
 from overnight.sessions.view import idea_counts
 
 REFRESH_SECONDS = 0.25
+_TAKES_ANSWERS = (RunState.RUNNING, RunState.PAUSED)
 CLEAR_LINE = "\r\x1b[2K"
 
 
@@ -36,6 +38,7 @@ class LiveView:
         self._past: list[Text] = []
         self._waiters: set[str] = set()  #: services that said so and do not go on yet
         self._since: dict[int, float | None] = {}  #: issued -> when a runner was free for it
+        self._asked: set[int] = set()  #: ideas that a person was asked about
 
     def opened(self, head: Head) -> None:
         """Who it is, before anything runs."""
@@ -54,7 +57,8 @@ class LiveView:
         self._table()
 
     def tick(self, state: SessionState) -> None:
-        """Draws the status line again, a few times a second."""
+        """Asks about ideas that wait; draws the status line again, a few times a second."""
+        self._ask(state)
         now = time.monotonic()
         if not self._moves or now - self._drawn_at < REFRESH_SECONDS or not self._out.idle:
             return
@@ -82,7 +86,8 @@ class LiveView:
         elif isinstance(body, Control) and not _is_our_own(body):
             why = f": {output.safe(body.why)}" if body.why else ""
             which = f" {body.id:03d}" if body.id is not None else ""
-            self._warn(f"{body.action.value}{which} (by {output.safe(body.by, 40)}){why}")
+            by = "nobody answered" if body.by == OURSELVES and which else f"by {body.by}"
+            self._warn(f"{body.action.value}{which} ({output.safe(by, 40)}){why}")
 
     def event(self, name: str, fields: Mapping[str, object]) -> None:
         """What the supervisor did."""
@@ -132,6 +137,22 @@ class LiveView:
             detail = f": {output.safe(result.detail, 100)}" if result.detail else ""
             self._warn(f"{result.id:03d} {result.status.value}{reason}{detail}; runs again")
 
+    def _ask(self, state: SessionState) -> None:
+        """Each idea once a start, with the commands to type."""
+        waiting = awaiting(state) if state.run_state in _TAKES_ANSWERS else []
+        for experiment in waiting:
+            if experiment.id in self._asked:
+                continue
+            self._asked.add(experiment.id)
+            head = self._require_head()
+            self._table()
+            what = output.safe(experiment.proposed.hypothesis, 300)
+            for line in words.fold(f"  {experiment.id:03d}   {what}", output.width()):
+                self._say(Text(line, "bold"))
+            option = places.dir_option(head.files.root, head.here)
+            command = places.as_called(words.to_answer(experiment.id, option))
+            self._say(Text(f"        waits for you:  {command}", "yellow"))  # copied: never folded
+
     def _waiting(self, fields: Mapping[str, object]) -> None:
         service, why = output.safe(str(fields.get("service")), 40), fields.get("why")
         if why is None:
@@ -170,6 +191,8 @@ class LiveView:
         limit = state.config.policy.limits.experiments if state.config else None
         of = f"/{limit}" if limit is not None else ""
         ideas = sum(idea_counts(state).values())
+        asked = [f"{e.id:03d}" for e in awaiting(state)]
+        told += [f"waiting for your word on {', '.join(asked)}"] if asked else []
         running = "  |  ".join(told) or state.run_state.value
         return f"  {ideas}{of} ideas, {words.duration(now - self._started)}  |  {running}"
 

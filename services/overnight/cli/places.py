@@ -14,7 +14,7 @@ from pathlib import Path
 #: `overnight VERB` in a sentence of ours, be it a hint or an error's fix.
 _CALL = re.compile(
     r"(?<![\w/.-])overnight (?=(?:demo|init|run|status|watch|results|show|diff|log|wait|pause"
-    r"|resume|drain|stop|up|down|verify|ledger|deadletter|bench|apply"
+    r"|resume|drain|stop|steer|approve|reject|up|down|verify|ledger|deadletter|bench|apply"
     r"|weights|clean|runs|migrate|--help)\b)"
 )
 #: An error's fix that means the session which was asked for, up to where --dir has its place.

@@ -45,6 +45,7 @@ def status_lines(status: Mapping[str, Any], here: Path) -> list[str]:
     lines = [f"session {status['tag']}: {state}{why}"]
     for service, what_for in sorted(status["waiting"].items()):
         lines.append(f"  waiting   {one_line(service, 40)}: {one_line(what_for, 300)}")
+    lines += _waits_for(status, here)
     best = status["best"]
     if best is not None:
         lines.append(
@@ -52,10 +53,35 @@ def status_lines(status: Mapping[str, Any], here: Path) -> list[str]:
             f"   baseline {words.number(status['baseline'])}"
         )
     lines.append(f"  tried     {_tried(status)}; {_unfinished(status)}")
+    lines += _research(status)
     if status["description"]:
         lines.append(f"  about     {one_line(status['description'], 200)}")
     lines.append(f"  files     {places.shown(Path(status['session_dir']), here)}")
     lines += [f"  {name:<9} {url}" for name, url in sorted(status["endpoints"].items())]
+    return lines
+
+
+def _waits_for(status: Mapping[str, Any], here: Path) -> list[str]:
+    """Whom or what it waits for, beside its services."""
+    option = places.dir_option(Path(status["session_dir"]), here)
+    lines = []
+    for idea in status["approvals"] if status["pid"] is not None else ():
+        lines.append(
+            f"  waiting   for approval: {idea['id']:03d} {one_line(idea['hypothesis'], 200)}"
+        )
+        lines.append(f"            {places.as_called(words.to_answer(idea['id'], option))}")
+    if status["limit"]:
+        lines.append(f"  waiting   for what runs, near the limit: {status['limit']}")
+    return lines
+
+
+def _research(status: Mapping[str, Any]) -> list[str]:
+    lines = []
+    if status["question"]:
+        lines.append(f"  question  {one_line(status['question'], 300)}")
+    if status["starting_hypothesis"]:
+        lines.append(f"  begins    {one_line(status['starting_hypothesis'], 300)}")
+    lines += [f"  advice    {one_line(said['text'], 300)}" for said in status["steering"]]
     return lines
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from overnight.contracts.experiment import Decision
 from overnight.contracts.status import Role, Status
 from overnight.contracts.untrusted import one_line
+from overnight.ledger.approvals import refusal
 from overnight.ledger.fold import ExperimentState, SessionState
 
 WHAT_COLUMNS = 40
@@ -87,6 +88,8 @@ _REASONS = {
     "no_change": "changes nothing",
     "edit_not_applied": "edit does not apply",
     "duplicate": "tried before",
+    "by_person": "by a person",
+    "no_answer": "nobody approved it",
     "train": "over its budget",
 }
 
@@ -165,7 +168,7 @@ def verdict(experiment: ExperimentState, decision: Decision, metric: str | None 
     if decision.verdict in _TELLING:
         told.append(saw_instead(experiment, metric))
         told.append(experiment.final.detail if experiment.final else "")
-        told.append(experiment.proposed.rejection_detail)
+        told.append(refusal(experiment))
     return one_line(": ".join(part for part in told if part), VERDICT_CHARS)
 
 
@@ -239,3 +242,9 @@ def in_counts(counts: Mapping[str, int]) -> str:
         if count
     ]
     return ", ".join(parts) or "nothing decided yet"
+
+
+def to_answer(experiment_id: int, option: str = "") -> str:
+    """The two commands that answer an idea which waits for approval."""
+    approve = f"overnight approve {experiment_id}{option}"
+    return f"{approve}   or   overnight reject {experiment_id} --why TEXT{option}"

@@ -12,9 +12,9 @@ def awaits_approval(state: SessionState, experiment: ExperimentState) -> bool:
     Judged by the bindings as they are now: a resumed session may ask for approval, or no more.
     What ran once was let through.
     """
-    assert state.config is not None  # experiments exist only in an open session
     return (
-        state.config.policy.approval == "hypothesis"
+        state.config is not None
+        and state.config.policy.approval == "hypothesis"
         and experiment.proposed.role is Role.CANDIDATE
         and experiment.answer is None
         and not experiment.attempts
@@ -28,3 +28,10 @@ def awaiting(state: SessionState) -> list[ExperimentState]:
         return []
     found = (state.experiments[i] for i in sorted(state.running))
     return [experiment for experiment in found if awaits_approval(state, experiment)]
+
+
+def refusal(experiment: ExperimentState) -> str:
+    """Why it never ran, in the words of whoever refused it; empty when it was not refused."""
+    if experiment.proposed.rejection is None and experiment.rejection is not None:
+        return experiment.answer.why if experiment.answer else ""
+    return experiment.proposed.rejection_detail

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from overnight.contracts.status import Trust
+from overnight.ledger.approvals import refusal
 from overnight.ledger.fold import ExperimentState, SessionState
 from overnight.recorder.exports import ExportEntry, commit_label
 
@@ -36,7 +37,7 @@ def entry(state: SessionState, experiment: ExperimentState) -> ExportEntry:
         parent=proposed.parent,
         peak_vram_mb=final.peak_vram_mb if final else None,
         runtime_s=final.runtime_s if final else None,
-        notes=(final.detail if final else proposed.rejection_detail) or "",
+        notes=(final.detail if final else refusal(experiment)) or "",
         isolation=final.isolation if final else "none",
         survivors=final.survivors if final else 0,
         hardware=final.hardware if final else "",

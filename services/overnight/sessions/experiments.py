@@ -12,7 +12,9 @@ from typing import Any
 from overnight.contracts import wire
 from overnight.contracts.errors import InfrastructureError, UsageError
 from overnight.contracts.experiment import STEPS
+from overnight.contracts.status import ControlAction
 from overnight.contracts.untrusted import strip_terminal
+from overnight.ledger.approvals import awaits_approval
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import ExperimentState, SessionState
 from overnight.ledger.reader import LedgerTail
@@ -143,6 +145,8 @@ def detail(files: SessionFiles, state: SessionState, experiment: ExperimentState
     return {
         **result_row(experiment),
         "analysis": experiment.proposed.analysis,
+        "approval": approval(state, experiment),
+        "steering": [a.text for a in state.steering if a.seq <= experiment.proposed.seen_seq],
         "lines_added": experiment.proposed.lines_added,
         "lines_removed": experiment.proposed.lines_removed,
         "diff": diff(files, state, experiment) if experiment.proposed.commit else None,
@@ -153,6 +157,17 @@ def detail(files: SessionFiles, state: SessionState, experiment: ExperimentState
         "replicates": [e.id for e in state.experiments.values() if e.proposed.of == experiment.id],
         "attempts": len(experiment.attempts),
     }
+
+
+def approval(state: SessionState, experiment: ExperimentState) -> dict[str, Any] | None:
+    """What a person, or the clock, said to the idea; None where nobody is asked."""
+    given = experiment.answer
+    if given is not None:
+        word = "approved" if given.action is ControlAction.APPROVE else "rejected"
+        return {"state": word, "by": given.by, "why": given.why}
+    if awaits_approval(state, experiment):
+        return {"state": "waiting", "by": None, "why": ""}
+    return None
 
 
 def wait_decided(files: SessionFiles, which: int, *, timeout_seconds: float) -> SessionState:

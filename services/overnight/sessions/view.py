@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from typing import Any
 
 from overnight.contracts.experiment import ExperimentResult
-from overnight.contracts.loop import MetricSpec
+from overnight.contracts.loop import MetricSpec, Research
 from overnight.contracts.status import Direction, Status
+from overnight.ledger.approvals import awaiting, awaits_approval, refusal
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import ExperimentState, SessionState
-from overnight.orchestrator.planning import counts
+from overnight.orchestrator.planning import counts, waits_for_limit
+from overnight.orchestrator.spending import HOUR, price
 from overnight.sessions.locate import Found, read_state
 from overnight.sessions.stack import Stack, read_stack
 
 RUNNING, QUEUED, INTERRUPTED = "running", "queued", "interrupted"
+WAITING = "waits for approval"
+ADVICE_SHOWN = 5  #: of `status`, the newest
 _RUNNER = re.compile(r"r[0-9]+")  #: a runner among a stack's children
 
 
@@ -34,6 +39,7 @@ def status_object(
     best = state.incumbent
     standings = [standing(state, state.experiments[i], runners) for i in state.running]
     interrupted = standings.count(INTERRUPTED)
+    research = state.config.research if state.config else Research()
     return {
         "tag": tag,
         "state": state.run_state.value,
@@ -46,13 +52,29 @@ def status_object(
         "ideas": idea_counts(state),
         "candidates": state.candidates,
         "description": state.opened.description if state.opened else "",
-        "in_flight": len(standings) - interrupted,
+        "question": research.question,
+        "starting_hypothesis": research.starting_hypothesis,
+        "steering": [asdict(advice) for advice in state.steering[-ADVICE_SHOWN:]],
+        "approvals": [{"id": e.id, "hypothesis": e.proposed.hypothesis} for e in awaiting(state)],
+        "limit": None if runners is None else waits_for_limit(state),
+        **spent(state),
+        "in_flight": len(standings) - interrupted - standings.count(WAITING),
         "queued": standings.count(QUEUED),
         "interrupted": interrupted,
         "rows": state.seq,
         "session_dir": str(files.root),
         "endpoints": endpoints,
         "waiting": {},  # service -> what for; `current_status` knows
+    }
+
+
+def spent(state: SessionState) -> dict[str, float | None]:
+    """What all attempts have taken so far; usd None: no price is known."""
+    hours = state.device_seconds / HOUR
+    usd_per_hour = price(state.config) if state.config else None
+    return {
+        "device_hours": round(hours, 6),
+        "usd": None if usd_per_hour is None else round(hours * usd_per_hour, 4),
     }
 
 
@@ -73,13 +95,15 @@ def runners_of(stack: Stack | None) -> int | None:
 
 
 def standing(state: SessionState, experiment: ExperimentState, runners: int | None) -> str:
-    """What an experiment without a verdict does: `running`, `queued` or `interrupted`.
+    """What an experiment without a verdict does: one of the four words above.
 
     Nothing runs once the run is closed, nor without a stack. What was issued is taken in order.
     """
     if runners is None or state.closed is not None:
         return INTERRUPTED
     attempt = experiment.open_attempt
+    if attempt is None and awaits_approval(state, experiment):
+        return WAITING
     if attempt is None:
         return RUNNING if experiment.ended else QUEUED
     others = (state.experiments[i].open_attempt for i in state.running)
@@ -121,7 +145,7 @@ def result_row(experiment: ExperimentState) -> dict[str, Any]:
         "survivors": last.survivors if last else None,
         "hardware": last.hardware if last else None,
         "runner": last.runner if last else None,
-        "detail": last.detail if last else proposed.rejection_detail,
+        "detail": last.detail if last else refusal(experiment),
     }
 
 
