@@ -13,7 +13,7 @@ from overnight.cli.options import HERE, AsJson, Dir, Tag
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from overnight.sessions.prompts import Brief
+    from overnight.sessions.agreement import Brief
 
 prompt = typer.Typer(
     help="Prompts for a coding agent, with this session's state in them.", no_args_is_help=True

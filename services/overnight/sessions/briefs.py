@@ -12,10 +12,10 @@ from overnight.contracts.status import Status
 from overnight.contracts.untrusted import one_line
 from overnight.ledger.fold import ExperimentState, SessionState
 from overnight.recorder.entries import entry
+from overnight.sessions.agreement import Brief, Last
 from overnight.sessions.demo import track_of
 from overnight.sessions.experiments import diff, log_tail
 from overnight.sessions.locate import Found, find_session, read_state
-from overnight.sessions.prompts import Brief, Last
 from overnight.sessions.view import idea_counts, ranked
 from overnight.snapshots import userrepo
 
@@ -24,6 +24,7 @@ SHOWN = 60  #: experiments in a prompt, at most: so many of the newest, of the b
 _NEWEST, _BEST, _KEPT = 25, 15, 20
 HYPOTHESIS_CHARS, NOTES_CHARS = 240, 160
 LOG_LINES = 50
+ADVICE = 5  #: pieces of a person's advice, the newest
 
 
 def brief_of(directory: Path, tag: str | None, environ: Mapping[str, str]) -> Brief:
@@ -75,6 +76,7 @@ def of_session(found: Found, state: SessionState) -> Brief:
         last=_last(found, decided),
         log=tuple(_row(state, experiment) for experiment in shown),
         left_out=len(decided) - len(shown),
+        advice=tuple(advice.text for advice in state.steering[-ADVICE:]),
         in_git=userrepo.find(repo) is not None,
         has_program=(repo / PROGRAM).is_file(),
     )

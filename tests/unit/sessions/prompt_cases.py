@@ -8,7 +8,7 @@ from pathlib import Path
 from overnight.contracts import wire
 from overnight.contracts.loop import LoopConfig
 from overnight.sessions import prompts
-from overnight.sessions.prompts import Brief, Last
+from overnight.sessions.agreement import Brief, Last
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "prompts"
 

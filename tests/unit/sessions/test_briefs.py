@@ -114,7 +114,7 @@ def test_the_last_one_is_the_one_that_was_decided_last(found: Found) -> None:
 
 def state_last(number: int, verdict: str, metric: float) -> object:
     """A last one that printed its metric and was not kept."""
-    from overnight.sessions.prompts import Last
+    from overnight.sessions.agreement import Last
 
     return Last(id=number, verdict=verdict, metric=metric, failed=True)
 

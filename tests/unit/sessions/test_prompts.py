@@ -12,7 +12,7 @@ from tests.unit.sessions.prompt_cases import ASKED, BEFORE, CASES, GOING, GOLDEN
 from overnight.contracts import wire
 from overnight.contracts.fenced import MARK
 from overnight.contracts.loop import LoopConfig
-from overnight.sessions import prompts
+from overnight.sessions import agreement, prompts
 
 WHATEVER = st.text(st.one_of(st.characters(), st.sampled_from(list("\n\r\u2028<>|"))), max_size=200)
 
@@ -71,7 +71,7 @@ def test_the_stop_rules_are_the_configured_ones(
     policy: dict[str, object], expected: list[str]
 ) -> None:
     config = wire.build(LoopConfig, wire.dump(PLAIN) | {"policy": policy})
-    rules = prompts.stop_rules(config)
+    rules = agreement.stop_rules(config)
 
     assert len(rules) == len(expected)
     for rule, part in zip(rules, expected, strict=True):
@@ -92,7 +92,7 @@ def test_where_the_metric_is_read_is_told(source: object, expected: str) -> None
         LoopConfig, wire.dump(PLAIN) | {"metric": {"name": "val_bpb", "source": source}}
     )
 
-    assert expected in prompts.metric_in_words(config.metric)
+    assert expected in agreement.metric_in_words(config.metric)
 
 
 def test_without_git_no_branch_is_asked_for() -> None:
