@@ -306,7 +306,7 @@ def _control(state: SessionState, row: Row, body: wire.Wire) -> None:
     state.run_state = _NEXT_STATE[control.action]
     state.state_why = control.why
     if control.action is ControlAction.RESUME:
-        state.rejected_in_a_row = 0
+        state.rejected_in_a_row = state.unanswered_in_a_row = 0
         state.resumes.append(row.seq)
         state.closed = None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from overnight.contracts.proposing import History, Past
-from overnight.ledger.fold import ExperimentState, SessionState
+from overnight.ledger.fold import BY_PERSON, ExperimentState, SessionState
 
 STEERING_CHARS = 16_000  #: of all advice that travels; older advice is left out first
 
@@ -33,14 +33,20 @@ def history(
 
 
 def _steering(state: SessionState) -> tuple[str, ...]:
-    """A person's advice, newest last; as much of the newest as may travel."""
+    """A person's advice, and why ideas were rejected; as much of the newest as may travel."""
+    said = [(advice.seq, advice.text) for advice in state.steering]
+    for experiment in state.experiments.values():
+        if experiment.answer is not None and experiment.rejection == BY_PERSON:
+            why = f": {experiment.answer.why}" if experiment.answer.why else ""
+            text = f"experiment {experiment.id} was rejected{why}"
+            said.append((experiment.answer_seq or 0, text))
     kept: list[str] = []
     room = STEERING_CHARS
-    for advice in reversed(state.steering):
-        room -= len(advice.text)
+    for _, text in sorted(said, reverse=True):
+        room -= len(text)
         if room < 0:
             break
-        kept.append(advice.text)
+        kept.append(text)
     return tuple(reversed(kept))
 
 
@@ -57,4 +63,6 @@ def _past(experiment: ExperimentState) -> Past:
         proposer=proposed.proposer,
         details=proposed.details,
         runtime_s=final.runtime_s if final else None,
+        log_tail=final.log_tail if final else "",
+        measures=final.measures if final else {},
     )

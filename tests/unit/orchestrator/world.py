@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from overnight.contracts import wire
 from overnight.contracts.errors import SessionHeldError
 from overnight.contracts.experiment import ExperimentJob, ExperimentResult, Proposal
+from overnight.contracts.loop import Policy
 from overnight.contracts.proposing import History
 from overnight.contracts.rows import Ack, LedgerMessage, Row
 from overnight.contracts.status import RowKind
 from overnight.ledger import chain
 from overnight.ledger.fold import SessionState
 from overnight.orchestrator.jobs import Launch
-from overnight.orchestrator.planning import Bounds, Fence
+from overnight.orchestrator.planning import Bounds, Fence, prefetch
 from overnight.orchestrator.ports import Look, Ports, Tree
 from overnight.orchestrator.service import Orchestrator, Timing
 from overnight.recorder.service import Recorder
@@ -82,7 +83,15 @@ class Runner:
 class World:
     """Everything, with a logical clock."""
 
-    def __init__(self, *, runners: int = 2, experiments: int = 4, max_attempts: int = 50) -> None:
+    def __init__(
+        self,
+        *,
+        runners: int = 2,
+        experiments: int = 4,
+        max_attempts: int = 50,
+        policy: Mapping[str, object] | None = None,
+        **config: object,
+    ) -> None:
         self.disk: list[Row] = []
         self.stream: list[tuple[int, str]] = []
         self.entry_ids = itertools.count(1)
@@ -93,8 +102,11 @@ class World:
         self.marker = False
         self.now = 0.0
         self.runners = [Runner(f"r{i}") for i in range(runners)]
-        self.bounds = Bounds(in_flight=runners + 1, max_attempts=max_attempts)
-        self.opening = opening(policy={"limits": {"experiments": experiments}})
+        wanted = {"limits": {"experiments": experiments}, **(policy or {})}
+        self.opening = opening(policy=wanted, **config)
+        ahead = prefetch(wire.build(Policy, wanted))
+        self.bounds = Bounds(in_flight=runners + ahead, max_attempts=max_attempts)
+        self.told: list[History] = []  #: what the proposer was told, each time
         self.writer = MemoryWriter(self.disk)
         self.recorder = Recorder(self.writer, lambda row: None)  # type: ignore[arg-type]
         self.twin: Orchestrator | None = None
@@ -165,6 +177,7 @@ class World:
     def propose(self, history: History) -> Proposal:
         """Proposer."""
         number = history.next_id
+        self.told.append(history)
         plain = {"hypothesis": f"idea {number}", "changes": {"train.py": str(number)}}
         return wire.build(Proposal, {**plain, "parent": history.incumbent, "proposer": "scripted"})
 
@@ -318,11 +331,13 @@ class World:
         else:
             del self.queue[at]
 
-    def wish(self, action: str, experiment: int | None = None) -> None:
+    def wish(self, action: str, experiment: int | None = None, why: str = "") -> None:
         """A person's control message; of the dead letter as the ledger stands now."""
-        body: dict[str, object] = {"action": action, "by": "cli"}
+        body: dict[str, object] = {"action": action, "by": "cli", "why": why}
         key = f"control:{next(self.entry_ids)}"
-        if experiment is not None:
+        if experiment is not None and action in ("approve", "reject"):
+            key, body = f"control:{action}:{experiment}", {**body, "id": experiment}
+        elif experiment is not None:
             seq = self.writer.state.experiments[experiment].final_seq
             key, body = f"control:{action}:{experiment}:{seq}", {**body, "id": experiment}
         self.send(LedgerMessage(key=key, kind=RowKind.CONTROL, body=body))
