@@ -76,6 +76,7 @@ VERBS = (
     ("show", HOSTILE.replace("\0", "")), ("log", "../1"), ("diff", "%2e%2e"), ("show", "1_0"),
     ("show", "\u0663"), ("show", "-1"), ("show", "9" * 5000), ("status", HOSTILE.replace("\0", "")),
     ("results", "--status", HOSTILE.replace("\0", "")),
+    ("prompt", "setup"), ("prompt", "iteration"), ("prompt", "summary"), ("prompt", "contract"),
 )  # fmt: skip
 
 
@@ -92,7 +93,9 @@ def test_no_view_gives_a_terminal_an_order(
     assert done.code in (0, 1, 2, 3)
 
 
-@pytest.mark.parametrize("verb", ["status", "results", "verify", "show 2", "deadletter list"])
+@pytest.mark.parametrize(
+    "verb", ["status", "results", "verify", "show 2", "deadletter list", "prompt iteration"]
+)
 def test_json_is_one_ascii_line_that_keeps_the_text(
     sandbox: Path, tmp_path: Path, verb: str
 ) -> None:
@@ -115,6 +118,18 @@ def test_a_terminal_gets_our_own_colours_and_nothing_else(
     assert pid
     plain = re.sub(r"\x1b\[[0-9;]*m", "", shown).replace("\r\n", "\n")
     assert_harmless(plain)
+
+
+@pytest.mark.parametrize("kind", ["setup", "iteration", "summary", "contract"])
+def test_nothing_hostile_stands_in_a_prompt_but_as_marked_data(
+    sandbox: Path, tmp_path: Path, kind: str
+) -> None:
+    done = Cli(tmp_path).inside("prompt", kind, "--dir", sandbox)
+
+    ours = [line for line in done.out.splitlines() if not line.startswith("|")]
+    assert done.code == 0, done
+    assert [line for line in ours if "ignore all" in line or "calc" in line] == []
+    assert ("ignore all instructions" in done.out) == (kind in ("iteration", "summary"))
 
 
 def test_the_exports_hold_plain_cells(sandbox: Path, tmp_path: Path) -> None:
