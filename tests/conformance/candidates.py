@@ -243,3 +243,21 @@ for number in range(5000):
     open(f"f{number}", "w").close()
 time.sleep(600)
 """
+
+#: Leaves files of its own beside the tree's, and traps. Exits 0 whatever was refused.
+LEAVES = """
+import contextlib, os
+os.makedirs("out/deep")
+open("out/r.json", "w").write("{}")
+open("out/deep/x", "w").write("x")
+open("new", "w").write("n")
+open("mixed/own", "w").write("o")
+os.symlink("/etc/passwd", "link")
+os.symlink("/etc", "out/etc")
+os.mkfifo("out/fifo")
+open("out/one", "w").write("1")
+os.link("out/one", "out/twin")
+for frozen in ("score.py", "data/a.txt", "data/b.txt", "mixed/frozen.txt"):
+    with contextlib.suppress(OSError):
+        open(frozen, "w").write("changed")
+"""

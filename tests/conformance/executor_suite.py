@@ -433,6 +433,45 @@ class ExecutorSuite:
             file.seek(500 << 20)
             assert file.read(7) == b"middle\0"
 
+    @pytest.mark.parametrize(
+        ("keep", "wanted"),
+        [
+            (("out/r.json",), {"out/r.json": 2}),
+            (("out",), {"out/r.json": 2, "out/deep/x": 1}),
+            (
+                (".",),
+                {"out/r.json": 2, "out/deep/x": 1, "new": 1, "train.py": None, "mixed/own": 1},
+            ),
+            (("./out/deep/", "nothing", "link"), {"out/deep/x": 1}),
+            ((), {}),
+        ],
+    )
+    def test_what_was_asked_for_is_taken_from_the_working_folder_and_nothing_else(
+        self, bench: Bench, tmp_path: Path, keep: tuple[str, ...], wanted: dict[str, int | None]
+    ) -> None:
+        """Never what is frozen, no link, no pipe, and only plain files."""
+        code = candidates.LEAVES
+        files = {"score.py": "frozen", "data/a.txt": "a", "mixed/frozen.txt": "f"}
+        frozen = ("score.py", "data", "mixed/frozen.txt")
+        with bench.box(code, files=files, frozen=frozen, keep=keep) as box:
+            assert box.wait().execution.exit_code == 0
+            taken = box.sandbox.take(tmp_path / "into")
+
+        sizes = {path: len(code) if size is None else size for path, size in wanted.items()}
+        assert {item.path: item.size_bytes for item in taken} == sizes
+        found = [p for p in (tmp_path / "into").rglob("*") if not p.is_dir() or p.is_symlink()]
+        assert {str(p.relative_to(tmp_path / "into")) for p in found} == set(wanted)
+        assert not any(p.is_symlink() for p in found)
+
+    def test_no_more_is_taken_than_the_limit(self, bench: Bench, tmp_path: Path) -> None:
+        limits = bench.spec(()).limits.__class__(out_bytes=10)
+        code = "open('a', 'w').write('x' * 8); open('b', 'w').write('y' * 8)"
+        with bench.box(code, limits=limits, keep=("a", "b")) as box:
+            assert box.wait().execution.exit_code == 0
+            taken = box.sandbox.take(tmp_path / "into")
+
+        assert [item.path for item in taken] == ["a"]
+
     def test_what_a_command_does_to_its_tree_never_reaches_the_snapshot(self, bench: Bench) -> None:
         tree = bench.snapshot({"train.py": candidates.VANDAL, "data/a.txt": "a", "data/b.txt": "b"})
         before = digest(tree)

@@ -33,6 +33,7 @@ from overnight.contracts.errors import (
     WireError,
 )
 from overnight.contracts.experiment import ExperimentJob
+from overnight.contracts.loop import Constraint, JsonSource, RegexSource
 from overnight.contracts.status import ControlAction, RowKind
 from overnight.executors import records
 from overnight.jobqueue import keys
@@ -49,6 +50,7 @@ from overnight.proposers import constants
 from overnight.recorder.repair import repair
 from overnight.runner.durable import ClaimFile, Outbox
 from overnight.runner.parse import MetricParser
+from overnight.runner.written import read_number
 from overnight.sessions.children import Child, ChildSpec
 from overnight.sessions.experiments import experiment_id
 from overnight.sessions.locate import read_state
@@ -138,15 +140,31 @@ def _open_writer(files: SessionFiles) -> None:
 
 
 def _metric(data: bytes) -> None:
-    parser = MetricParser("val_bpb")
+    _feed(MetricParser("val_bpb"), data)
+
+
+def _found_by_pattern(data: bytes) -> None:
+    bounded = Constraint(name="steps", max=5, regex=r"(?:s+)+: (\S*)")
+    source = RegexSource(regex=r"val_bpb\W*(.*)", take="min")
+    _feed(MetricParser("val_bpb", source, (bounded,)), data)
+
+
+def _feed(parser: MetricParser, data: bytes) -> None:
     half = len(data) // 2
     parser.feed("stdout", data[:half])
     parser.feed("stderr", data)
     parser.feed("stdout", data[half:])
     parsed = parser.finish()
     assert (parsed.value is None) != (parsed.problem is None)
-    for text in (parsed.raw or "", parsed.tail, parsed.error_tail):
+    for text in (parsed.raw or "", parsed.tail, parsed.error_tail, parsed.log_tail, parsed.why):
         assert_harmless(text)
+
+
+def _written(folder: Path) -> None:
+    found = read_number(folder, JsonSource.model_validate({"json": "r.json", "key": "eval.loss"}))
+    assert (found.value is None) != (found.problem is None)
+    assert_harmless(found.raw or "")
+    assert_harmless(found.why)
 
 
 def _rq_job(data: bytes) -> object:
@@ -321,6 +339,10 @@ PARSERS: dict[str, Parser] = {
                        ("configuration.settings.load_settings",)),
     "metric lines": Parser(_metric, (), (b"---\nval_bpb: 0.99\npeak_vram_mb: 1.0\n",
                                         b"\x1b[32mval_bpb: 9.97e-01\x1b[0m\r\n")),
+    "metric pattern": Parser(_found_by_pattern, (), (b"ss: 4\nval_bpb = 0.99\nsteps: 5\n",)),
+    "metric file": Parser(_in_folder("r.json", _written), (),
+                          (b'{"eval": {"loss": 1.5}, "loss": NaN}', b'{"eval.loss": 1e999}'),
+                          ("runner.written.read_number",)),
     "edit": Parser(_edit, (EditRejectedError,),
                    (b"train.py", b"a/b.py", b".git/config", b"LR = 2\n")),
     "tree": Parser(_tree, (SnapshotError,), (TREE,), ("snapshots.stored.parse_tree",)),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from overnight.configuration.command import split_command
+from overnight.configuration import measures
 from overnight.configuration.yaml_file import KeyPath, dotted, shown
 from overnight.contracts.errors import ConfigError
 from overnight.contracts.loop import (
@@ -30,9 +30,6 @@ TRACK_ONLY = frozenset(
 
 #: Keys whose feature does not exist in this version -> the values that mean "off".
 UNBUILT: dict[KeyPath, tuple[object, ...]] = {
-    ("constraints",): ([], None),
-    ("guard",): (None,),
-    ("prepare",): (None,),
     ("image",): (None,),
     ("gpus",): (1,),
     ("scoring",): ("printed",),
@@ -44,7 +41,6 @@ UNBUILT: dict[KeyPath, tuple[object, ...]] = {
 
 #: Keys that exist with one value only until their feature does.
 ONLY: dict[KeyPath, tuple[object, ...]] = {
-    ("metric", "source"): ("stdout_line",),
     ("policy", "autonomy"): ("never_stop",),
     ("policy", "confirm", "runs"): (0,),
 }
@@ -205,11 +201,12 @@ def _expand(layer: Layer, path: KeyPath, value: Any) -> Any:
         return {"name": value}
     if path == ("policy", "approval") and value is None:
         return "none"
-    if path in {("run_cmd",), ("entrypoint",)} and isinstance(value, str):
-        try:
-            return list(split_command(value))
-        except ConfigError as error:
-            raise ConfigError(f"{layer.where(path)}: {error}") from error
+    if path in {("run_cmd",), ("entrypoint",), ("guard",), ("prepare",)}:
+        return measures.command(value, layer.where(path))
+    if path == ("metric", "source"):
+        return measures.metric_source(value, layer.where(path))
+    if path == ("constraints",):
+        return measures.constraints(value, layer.where(path))
     if len(path) == 1 and path[0] in _SCALAR_OR_LIST and isinstance(value, str):
         return [value]
     if path == ("frozen_files",) and isinstance(value, str) and value != "auto":

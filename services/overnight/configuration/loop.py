@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pydantic_core import ErrorDetails
 from overnight.configuration import paths
 from overnight.configuration.keys import Layer, Leaf, Leaves, direction_by_name, leaves
 from overnight.configuration.layers import LOOP_FILE, environment_layer, file_layer, flag_layer
+from overnight.configuration.measures import check_places
 from overnight.configuration.places import device_lock_dir, socket_dir, state_dir
 from overnight.configuration.program_file import PROGRAM_FILE
 from overnight.configuration.yaml_file import KeyPath, dotted, printable, shown
@@ -212,10 +214,7 @@ def _problem(error: ErrorDetails, value: Any, path: KeyPath) -> str:
 def _check(
     config: LoopConfig, merged: Leaves, repo: Path, environ: Mapping[str, str]
 ) -> ResolvedLoop:
-    def where(key: str) -> str:
-        leaf = merged.get((key,))
-        return leaf.where if leaf is not None else key
-
+    where = partial(_where, merged)
     editable = paths.repo_paths(repo, config.editable_files, where("editable_files"), folders=False)
     frozen = config.frozen_files
     if not isinstance(frozen, str):
@@ -238,6 +237,7 @@ def _check(
     }
     reads = paths.read_paths(repo, config.reads, environ, where("reads"), private)
     _check_env(config, merged)
+    check_places(config, repo, where)
     python = config.python
     if python != "auto":
         expanded = Path(paths.expand(python, environ, where("python")))
@@ -254,6 +254,11 @@ def _check(
     )
     origins = {dotted(key): leaf.origin for key, leaf in merged.items()}
     return ResolvedLoop(config=changed, origins=origins, repo=repo, session_root=root)
+
+
+def _where(merged: Leaves, key: str) -> str:
+    leaf = merged.get(tuple(key.split(".")))
+    return key if leaf is None else leaf.where
 
 
 def _check_env(config: LoopConfig, merged: Leaves) -> None:

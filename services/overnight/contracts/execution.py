@@ -30,7 +30,7 @@ class Limits:
     file_bytes: int = 4 * 1024**3  #: largest single file
     disk_bytes: int | None = 20 * 1024**3  #: all files in its folders together, while it runs
     disk_files: int | None = 1_000_000  #: how many there may be
-    out_bytes: int = 2 * 1024**3  #: total that `collect` takes from /out
+    out_bytes: int = 2 * 1024**3  #: total that `collect` takes from /out, and `take` each
     open_files: int = 4096
     log_head_bytes: int = 1024**2  #: run.log keeps this much of the start ...
     log_tail_bytes: int = 8 * 1024**2  #: ... and this much of the end
@@ -50,6 +50,8 @@ class SandboxSpec:
     scratch: Path  #: private folder on the host for this sandbox; the executor makes and removes it
     log_path: Path  #: where run.log goes
     network: str = "none"  #: "none" or "host"
+    keep: tuple[str, ...] = ()  #: what `take` takes of the working directory: relative paths of
+    #: files or folders, or "." for all of it; never what is frozen
     devices: tuple[str, ...] = ()  #: device UUIDs granted
     limits: Limits = field(default_factory=Limits)
 
@@ -87,7 +89,7 @@ class Execution:
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """One regular file taken from /out after the sandbox was dead."""
+    """One regular file taken from a sandbox after it was dead."""
 
     path: str  #: relative to the destination
     size_bytes: int
@@ -142,6 +144,10 @@ class Sandbox(Protocol):
 
     def collect(self, into: Path) -> tuple[Collected, ...]:
         """Copy what the command left in /out: regular files only, no links, within limits."""
+        ...
+
+    def take(self, into: Path) -> tuple[Collected, ...]:
+        """The same for what stands at `keep` in its working directory, under the same paths."""
         ...
 
     def destroy(self) -> None:

@@ -28,6 +28,7 @@ Reason = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]  #: what stand
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$")]
 Text = Annotated[str, Field(max_length=20_000)]
 Seconds = Annotated[float, Field(ge=0)]
+LEAST_CHECK_SECONDS = 60.0  #: what a command after a short run is granted all the same
 
 
 class Proposal(Wire):
@@ -78,6 +79,17 @@ class ExperimentJob(Wire):
     plausible_max: float | None = None
     seed: int = 0
 
+    @property
+    def check_seconds(self) -> float:
+        """Deadline of each command that follows the run: the metric's, the guard."""
+        return max(LEAST_CHECK_SECONDS, self.wall_seconds)
+
+    @property
+    def longest_seconds(self) -> float:
+        """Of the run and all that follows it."""
+        checks = isinstance(self.source, CommandSource) + (self.guard is not None)
+        return self.wall_seconds + checks * self.check_seconds
+
 
 class Claim(Wire):
     """One `name: value` line that the candidate printed; data, never trusted."""
@@ -86,7 +98,8 @@ class Claim(Wire):
     value: Annotated[str, Field(max_length=64)]
 
 
-STEPS = ("export", "start", "run", "collect", "destroy")  #: of an attempt, in order of time
+#: Of an attempt, in order of time.
+STEPS = ("export", "start", "run", "collect", "destroy", "score", "guard")
 
 
 class ExperimentResult(Wire):

@@ -1,11 +1,12 @@
-"""Takes a dead sandbox's /out: regular files only, never through a link, within limits."""
+"""Takes files from a dead sandbox: regular ones only, never through a link, within limits."""
 
 from __future__ import annotations
 
 import errno
 import os
+import posixpath
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import structlog
@@ -23,7 +24,31 @@ CREATE_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXE
 log = structlog.get_logger()
 
 
-def collect(out: Path, into: Path, limit_bytes: int) -> tuple[Collected, ...]:
+class Choice:
+    """What of a folder is wanted: relative paths of files or folders; "." is all of it."""
+
+    def __init__(self, keep: Iterable[str] = (".",), without: Iterable[str] = ()) -> None:
+        self._keep = {posixpath.normpath(path) for path in keep}
+        self._without = {posixpath.normpath(path) for path in without}
+        self._ways = {above for path in self._keep for above in _above(path)}
+
+    def wants(self, path: str) -> bool:
+        """Is *path* chosen, or a folder on the way to what is?"""
+        here = {path, *_above(path)}
+        if here & self._without:
+            return False
+        return "." in self._keep or bool(here & self._keep) or path in self._ways
+
+
+def _above(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:depth]) for depth in range(1, len(parts))]
+
+
+ALL = Choice()
+
+
+def collect(out: Path, into: Path, limit_bytes: int, choice: Choice = ALL) -> tuple[Collected, ...]:
     """Copy what may be taken from *out* to *into*, in sorted order until a limit is met.
 
     Links, hard links, pipes, sockets, devices and odd names are left out, and counted in the log.
@@ -31,7 +56,7 @@ def collect(out: Path, into: Path, limit_bytes: int) -> tuple[Collected, ...]:
     into.mkdir(parents=True, exist_ok=True)
     taken: list[Collected] = []
     left_bytes, refused = limit_bytes, 0
-    for folder, path, name in _entries(out):
+    for folder, path, name in _entries(out, choice):
         if len(taken) >= MAX_FILES:
             refused += 1
             continue
@@ -46,7 +71,7 @@ def collect(out: Path, into: Path, limit_bytes: int) -> tuple[Collected, ...]:
     return tuple(taken)
 
 
-def _entries(out: Path) -> Iterator[tuple[int, str, str]]:
+def _entries(out: Path, choice: Choice) -> Iterator[tuple[int, str, str]]:
     """(descriptor of its folder, relative path, name) of everything that is not a folder."""
     queue = [("", 0)]
     seen = 0
@@ -62,6 +87,8 @@ def _entries(out: Path) -> Iterator[tuple[int, str, str]]:
                 if seen > MAX_ENTRIES:
                     return
                 path = f"{prefix}/{name}" if prefix else name
+                if choice is not ALL and not choice.wants(path):
+                    continue
                 mode = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode
                 if not stat.S_ISDIR(mode):
                     yield descriptor, path, name

@@ -23,7 +23,7 @@ from overnight.contracts.execution import (
     SandboxSpec,
 )
 from overnight.executors.cage import Cage, Ending, unavailable
-from overnight.executors.collect import collect
+from overnight.executors.collect import Choice, collect
 from overnight.executors.cpu import CpuMeter
 from overnight.executors.diskwatch import DiskWatch, Quota
 from overnight.executors.pipes import BoundedLog, Pump
@@ -139,6 +139,12 @@ class LocalSandbox:
         """Copy what the command left in /out."""
         with unavailable("what the command left could not be taken"):
             return collect(self._holdings.place.out, into, self._spec.limits.out_bytes)
+
+    def take(self, into: Path) -> tuple[Collected, ...]:
+        """Copy what it left at `keep` in its working directory."""
+        choice = Choice(self._spec.keep, self._spec.frozen)
+        with unavailable("what the command left could not be taken"):
+            return collect(self._holdings.place.work, into, self._spec.limits.out_bytes, choice)
 
     def destroy(self) -> None:
         """Kill, free and remove everything but run.log.

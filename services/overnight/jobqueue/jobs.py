@@ -57,7 +57,7 @@ class Jobs:
         """
         queue = pool_queue(self._redis, pool)
         job_id = keys.job_id(job.sid, job.id, job.attempt)
-        timeout = min(math.ceil(job.wall_seconds) + GRACE_SECONDS, LONGEST_TIMEOUT_SECONDS)
+        timeout = min(math.ceil(job.longest_seconds) + GRACE_SECONDS, LONGEST_TIMEOUT_SECONDS)
         rq_job = queue.create_job(
             FUNCTION,
             args=(encode(job),),

@@ -9,8 +9,9 @@ from pathlib import Path
 from overnight.contracts import rows, wire
 from overnight.contracts.experiment import Decision, ExperimentJob, ExperimentResult
 from overnight.contracts.rows import LedgerMessage
-from overnight.contracts.status import GAVE_UP, ControlAction, RowKind, Status
+from overnight.contracts.status import GAVE_UP, ControlAction, Direction, RowKind, Status
 from overnight.ledger.fold import OURSELVES, SessionState
+from overnight.orchestrator.policy.weighed import worst_kept
 
 SENDER = OURSELVES
 
@@ -47,6 +48,11 @@ def job_for(state: SessionState, experiment_id: int, launch: Launch) -> Experime
         tree_digest=proposed.tree_digest,
         run_cmd=launch.argv,
         metric=config.metric.name,
+        maximize=config.metric.direction is Direction.MAXIMIZE,
+        source=config.metric.source,
+        constraints=config.constraints,
+        guard=config.guard,
+        guard_unless_worse_than=_worst_guarded(state) if config.guard else None,
         editable_files=config.editable_files,
         frozen_files=None if isinstance(config.frozen_files, str) else config.frozen_files,
         budget=config.budget,
@@ -64,6 +70,14 @@ def job_for(state: SessionState, experiment_id: int, launch: Launch) -> Experime
         plausible_max=config.plausible.max,
         seed=config.seed,
     )
+
+
+def _worst_guarded(state: SessionState) -> float | None:
+    """The worst metric that could still be kept, by what is known now; None: any.
+
+    What is kept meanwhile only moves it up, so that nothing which may be kept goes unguarded.
+    """
+    return worst_kept(state) if state.kept else None
 
 
 def _message(kind: RowKind, key: str, body: wire.Wire, epoch: int | None) -> LedgerMessage:

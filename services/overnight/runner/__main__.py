@@ -25,11 +25,11 @@ from overnight.jobqueue.worker import PoolWorker
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.identity import read_identity
 from overnight.plugins import EXECUTORS, load
-from overnight.runner.attempt import Bench
 from overnight.runner.hardware import DeviceLock, SlotLock, hardware_class
 from overnight.runner.metrics import RunnerMetrics
 from overnight.runner.quarantine import Notice
 from overnight.runner.service import Lines, Runner
+from overnight.runner.specs import Bench
 
 log = structlog.get_logger()
 

@@ -1,4 +1,4 @@
-"""One attempt from snapshot to result: export, sandbox, parse, classify, collect, destroy."""
+"""One attempt from snapshot to result: export, sandbox, parse, classify, collect, check."""
 
 from __future__ import annotations
 
@@ -6,58 +6,35 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import psutil
 import structlog
 
 from overnight.contracts.errors import SandboxUnavailableError, SnapshotError
-from overnight.contracts.execution import (
-    Deadline,
-    Execution,
-    Executor,
-    Limits,
-    Sandbox,
-    SandboxSpec,
-)
+from overnight.contracts.execution import Deadline, Execution, Sandbox, SandboxSpec
 from overnight.contracts.experiment import ExperimentJob, ExperimentResult
-from overnight.contracts.loop import Plausible
+from overnight.contracts.loop import CommandSource, JsonSource, Plausible
 from overnight.contracts.status import Status
 from overnight.faultpoints import Step, reach
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.stamp import utc_label
-from overnight.runner.frozen import frozen_paths
+from overnight.runner.checks import GUARD, SCORE, Checks
 from overnight.runner.parse import MetricParser, Parsed
-from overnight.runner.verdict import classify
+from overnight.runner.specs import Bench, run_spec
+from overnight.runner.verdict import Verdict, classify, ended_well
+from overnight.runner.written import read_number
 from overnight.snapshots.export import BaseCache
 from overnight.snapshots.store import SnapshotStore
 
 log = structlog.get_logger()
 
-MEMORY_SHARE = 0.8  #: of the machine's memory, for a candidate without `memory_mb`
-LEAST_DISK_BYTES = 256 * 1024**2  #: a full disk is the host's fault, and shows as such
-LEAST_DISK_FILES = 10_000
 KEPT_TREES = 8  #: exported parents that a runner keeps
 DISK = "disk"  #: reason: our disk is full or failing; the same attempt may be tried again
 OUT_LOST = "out_lost"  #: flag: what lay in /out could not be kept
+_TELLING = (Status.CRASH, Status.TIMEOUT)  #: whose last words a result carries
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bench:
-    """Where a runner works: its session, its private folder, its executor, what it stamps."""
-
-    files: SessionFiles
-    folder: Path
-    executor: Executor
-    runner: str
-    hardware: str
-    environ: Mapping[str, str]
-    device: str = "cpu:0"
-    disk_bytes: int = 20 * 1024**3  #: all files of a candidate while it runs; see also `_disk`
-    disk_files: int = 1_000_000
 
 
 @dataclass
@@ -87,7 +64,7 @@ def run_attempt(
     shutil.rmtree(work, ignore_errors=True)
     try:
         bench.files.make_folder(work)
-        return _run(bench, job, work, watch, on_sandbox)
+        return _Attempt(bench, job, work, watch, on_sandbox).run()
     except SnapshotError as error:
         reason = DISK if _disk_refused(error) else "snapshot"
         return _infra(bench, job, reason, str(error), watch)
@@ -108,57 +85,181 @@ def _disk_refused(error: BaseException) -> bool:
     return isinstance(cause, OSError) and cause.errno in _DISK_ERRORS
 
 
-def _run(
-    bench: Bench,
-    job: ExperimentJob,
-    work: Path,
-    watch: Stopwatch,
-    on_sandbox: Callable[[Sandbox], None],
-) -> ExperimentResult:
-    snapshot = work / "snapshot"
-    cache = BaseCache(bench.folder / "trees")
-    cache.export(SnapshotStore(bench.files.root), job.commit, job.tree_digest, snapshot)
-    _forget_old_trees(bench.folder / "trees")
-    _keep_code(bench.files, job, snapshot)
-    _link_reads(job, snapshot)
-    watch.lap("export")
-    reach(Step.RUNNER_EXPORTED)
-    sandbox = bench.executor.prepare(_spec(bench, job, work, snapshot))
-    try:
-        reach(Step.RUNNER_PREPARED)
-        on_sandbox(sandbox)
-        parser = MetricParser(job.metric)
-        sandbox.start(snapshot)
-        watch.lap("start")
-        deadline = Deadline(wall_seconds=job.wall_seconds, cpu_seconds=job.cpu_seconds)
-        execution = sandbox.wait(deadline, parser.feed)
-        watch.lap("run")
-        reach(Step.RUNNER_ENDED)
-        parsed = parser.finish()
-        result = _result(bench, job, execution, parsed)
-        if result.status is Status.SCORED and not _collected(bench, job, sandbox):
-            result = result.model_copy(update={"flags": (*result.flags, OUT_LOST)})
-        watch.lap("collect")
-        reach(Step.RUNNER_COLLECTED)
-    finally:
-        sandbox.destroy()
-    watch.lap("destroy")
-    reach(Step.RUNNER_DESTROYED)
-    return result.model_copy(update={"timings": watch.seconds})
+@dataclass(frozen=True, kw_only=True)
+class _Ran:
+    """The run itself, once its sandbox is gone."""
+
+    execution: Execution
+    parsed: Parsed
+    verdict: Verdict | None  #: None: it ended well, and the metric's command has the last word
+    out_kept: bool = True
 
 
-def _collected(bench: Bench, job: ExperimentJob, sandbox: Sandbox) -> bool:
-    """What the candidate left in /out; a disk that has no room for it costs no measured result."""
-    out = bench.files.iteration(job.id) / "out"
-    shutil.rmtree(out, ignore_errors=True)
-    try:
-        bench.files.make_folder(out)
-        sandbox.collect(out)
-    except (OSError, SandboxUnavailableError) as error:
-        log.error("out_not_collected", experiment_id=job.id, reason=str(error))
-        shutil.rmtree(out, ignore_errors=True)
-        return False
-    return True
+@dataclass(frozen=True)
+class _Attempt:
+    """The steps of one attempt, in order."""
+
+    bench: Bench
+    job: ExperimentJob
+    work: Path
+    watch: Stopwatch
+    on_sandbox: Callable[[Sandbox], None]
+
+    @property
+    def _snapshot(self) -> Path:
+        return self.work / "snapshot"
+
+    @property
+    def _left(self) -> Path:
+        """What was taken from the run's working folder."""
+        return self.work / "left"
+
+    def run(self) -> ExperimentResult:
+        """All of it."""
+        self._export()
+        spec = run_spec(self.bench, self.job, self.work, self._snapshot)
+        ran = self._train(spec)
+        checks = Checks(
+            bench=self.bench,
+            job=self.job,
+            run=spec,
+            snapshot=self._snapshot,
+            left=self._left,
+            on_sandbox=self.on_sandbox,
+        )
+        result = self._scored(ran, checks)
+        result = self._guarded(result, checks)
+        if result.status is not Status.SCORED:
+            shutil.rmtree(self._out, ignore_errors=True)
+        return result.model_copy(update={"timings": self.watch.seconds})
+
+    def _export(self) -> None:
+        trees = self.bench.folder / "trees"
+        store = SnapshotStore(self.bench.files.root)
+        BaseCache(trees).export(store, self.job.commit, self.job.tree_digest, self._snapshot)
+        _forget_old_trees(trees)
+        _keep_code(self.bench.files, self.job, self._snapshot)
+        _link_reads(self.job, self._snapshot)
+        if isinstance(self.job.source, JsonSource):
+            _remove_stale(self._snapshot, self.job.source.file)
+        self.watch.lap("export")
+        reach(Step.RUNNER_EXPORTED)
+
+    def _train(self, spec: SandboxSpec) -> _Ran:
+        sandbox = self.bench.executor.prepare(spec)
+        try:
+            reach(Step.RUNNER_PREPARED)
+            self.on_sandbox(sandbox)
+            parser = MetricParser(self.job.metric, self.job.source, self.job.constraints)
+            sandbox.start(self._snapshot)
+            self.watch.lap("start")
+            deadline = Deadline(
+                wall_seconds=self.job.wall_seconds, cpu_seconds=self.job.cpu_seconds
+            )
+            execution = sandbox.wait(deadline, parser.feed)
+            self.watch.lap("run")
+            reach(Step.RUNNER_ENDED)
+            ran = self._judged(sandbox, spec, execution, parser.finish())
+            self.watch.lap("collect")
+            reach(Step.RUNNER_COLLECTED)
+        finally:
+            sandbox.destroy()
+        self.watch.lap("destroy")
+        reach(Step.RUNNER_DESTROYED)
+        return ran
+
+    def _judged(
+        self, sandbox: Sandbox, spec: SandboxSpec, execution: Execution, parsed: Parsed
+    ) -> _Ran:
+        """With what it left, which goes with its sandbox."""
+        job = self.job
+        if ended_well(execution) and spec.keep:
+            sandbox.take(self._left)
+        if ended_well(execution) and isinstance(job.source, JsonSource):
+            said = read_number(self._left, job.source)
+            parsed = replace(
+                parsed, value=said.value, problem=said.problem, raw=said.raw, why=said.why
+            )
+        if ended_well(execution) and isinstance(job.source, CommandSource):
+            verdict = None
+        else:
+            verdict = classify(execution, parsed, job, plausible=_plausible(job))
+        kept = True
+        if verdict is None or verdict.status is Status.SCORED:
+            kept = self._collected(sandbox)
+        return _Ran(execution=execution, parsed=parsed, verdict=verdict, out_kept=kept)
+
+    def _scored(self, ran: _Ran, checks: Checks) -> ExperimentResult:
+        """By the run, or by the metric's command after it."""
+        source, verdict, parsed = self.job.source, ran.verdict, ran.parsed
+        survivors = ran.execution.survivors
+        if verdict is None:
+            assert isinstance(source, CommandSource)  # it has the last word
+            scored = checks.score(source)
+            self.watch.lap(SCORE)
+            verdict, survivors = scored.verdict, survivors + scored.survivors
+            named = {claim.name for claim in verdict.claims}
+            before = tuple(claim for claim in parsed.claims if claim.name not in named)
+            verdict = replace(
+                verdict,
+                flags=(*parsed.flags, *verdict.flags),
+                claims=(*before, *verdict.claims),
+            )
+            parsed = replace(
+                scored.parsed,
+                measures=parsed.measures | scored.parsed.measures,
+                peak_vram_mb=parsed.peak_vram_mb,
+            )
+        result = _result(self.bench, self.job, ran.execution, parsed, verdict)
+        lost = () if ran.out_kept else (OUT_LOST,)
+        return result.model_copy(update={"survivors": survivors, "flags": (*result.flags, *lost)})
+
+    def _guarded(self, result: ExperimentResult, checks: Checks) -> ExperimentResult:
+        """The guard, where the metric may be kept."""
+        command, metric = self.job.guard, result.metric
+        if command is None or result.status is not Status.SCORED or metric is None:
+            return result
+        if _is_worse(self.job, metric):
+            return result
+        said = checks.guard(command)
+        self.watch.lap(GUARD)
+        changes: dict[str, object] = {"survivors": result.survivors + said.survivors}
+        if said.verdict is not None:
+            changes |= {
+                "status": said.verdict.status,
+                "reason": said.verdict.reason,
+                "detail": said.verdict.detail,
+                "metric": None,
+            }
+        else:
+            changes |= {"guard": said.passed, "detail": said.detail}
+        return result.model_copy(update=changes)
+
+    @property
+    def _out(self) -> Path:
+        return self.bench.files.iteration(self.job.id) / "out"
+
+    def _collected(self, sandbox: Sandbox) -> bool:
+        """What lies in /out; a disk that has no room for it costs no measured result."""
+        shutil.rmtree(self._out, ignore_errors=True)
+        try:
+            self.bench.files.make_folder(self._out)
+            sandbox.collect(self._out)
+        except (OSError, SandboxUnavailableError) as error:
+            log.error("out_not_collected", experiment_id=self.job.id, reason=str(error))
+            shutil.rmtree(self._out, ignore_errors=True)
+            return False
+        return True
+
+
+def _plausible(job: ExperimentJob) -> Plausible:
+    return Plausible(min=job.plausible_min, max=job.plausible_max)
+
+
+def _is_worse(job: ExperimentJob, metric: float) -> bool:
+    """Too bad to be kept, so that nobody need ask the guard?"""
+    limit = job.guard_unless_worse_than
+    return limit is not None and (metric < limit if job.maximize else metric > limit)
 
 
 def _forget_old_trees(folder: Path) -> None:
@@ -180,6 +281,18 @@ def _link_reads(job: ExperimentJob, snapshot: Path) -> None:
             place.symlink_to(target)
 
 
+def _remove_stale(snapshot: Path, path: str) -> None:
+    """What an earlier run left in the tree is no result of this one."""
+    place = snapshot / path
+    above = [snapshot / parent for parent in Path(path).parents][:-1]
+    if not any(folder.is_symlink() for folder in above) and not _is_folder(place):
+        place.unlink(missing_ok=True)
+
+
+def _is_folder(place: Path) -> bool:
+    return place.is_dir() and not place.is_symlink()
+
+
 def _keep_code(files: SessionFiles, job: ExperimentJob, snapshot: Path) -> None:
     """iter<id>/code_snapshot: the editable files as they ran."""
     code = files.iteration(job.id) / "code_snapshot"
@@ -191,57 +304,9 @@ def _keep_code(files: SessionFiles, job: ExperimentJob, snapshot: Path) -> None:
             shutil.copyfile(source, target)
 
 
-def _spec(bench: Bench, job: ExperimentJob, work: Path, snapshot: Path) -> SandboxSpec:
-    passed = {name: bench.environ[name] for name in job.pass_env if name in bench.environ}
-    memory = job.memory_mb * 1024**2 if job.memory_mb else _most_memory()
-    log_path = bench.files.run_log(job.id, job.attempt)
-    bench.files.make_folder(log_path.parent)
-    return SandboxSpec(
-        sandbox_id=f"{job.sid}-{job.id}-{job.attempt}",
-        labels={
-            "sid": job.sid,
-            "runner": bench.runner,
-            "device": bench.device,
-            "experiment": str(job.id),
-        },
-        command=job.run_cmd,
-        env={**passed, **job.env},
-        frozen=_frozen(job, snapshot),
-        reads=tuple(Path(path) for path in job.reads),
-        interpreter=Path(job.python) if job.python else None,
-        scratch=work / "sandbox",
-        log_path=log_path,
-        network=job.network,
-        limits=replace(_disk(bench, work), memory_bytes=memory),
-    )
-
-
-def _disk(bench: Bench, folder: Path) -> Limits:
-    """At most half of what is free now, so that no candidate takes the disk from all others."""
-    status = os.statvfs(folder)
-    free_bytes, free_files = status.f_bavail * status.f_frsize, status.f_favail
-    space = min(bench.disk_bytes, max(LEAST_DISK_BYTES, free_bytes // 2))
-    # Some file systems make inodes as they are needed, and say 0.
-    files = bench.disk_files if not status.f_files else min(bench.disk_files, free_files // 2)
-    return Limits(disk_bytes=space, disk_files=max(LEAST_DISK_FILES, files))
-
-
-def _most_memory() -> int:
-    """Without a limit of its own a candidate may fill the machine, but not take it down."""
-    return int(psutil.virtual_memory().total * MEMORY_SHARE)
-
-
-def _frozen(job: ExperimentJob, snapshot: Path) -> tuple[str, ...]:
-    if job.frozen_files is None:
-        return frozen_paths(snapshot, job.editable_files, None)
-    return frozen_paths(snapshot, job.editable_files, (*job.frozen_files, *job.links))
-
-
 def _result(
-    bench: Bench, job: ExperimentJob, execution: Execution, parsed: Parsed
+    bench: Bench, job: ExperimentJob, execution: Execution, parsed: Parsed, verdict: Verdict
 ) -> ExperimentResult:
-    plausible = Plausible(min=job.plausible_min, max=job.plausible_max)
-    verdict = classify(execution, parsed, job, plausible=plausible)
     rss = execution.max_rss_bytes
     return ExperimentResult.model_validate(
         {
@@ -253,6 +318,8 @@ def _result(
             "detail": verdict.detail,
             "metric": verdict.metric,
             "claims": verdict.claims,
+            "measures": parsed.measures,
+            "log_tail": parsed.log_tail if verdict.status in _TELLING else "",
             "flags": verdict.flags,
             "signature": verdict.signature,
             "runtime_s": execution.wall_seconds,

@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
-import math
+import contextlib
 import re
-from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from overnight.contracts.experiment import Claim
-from overnight.contracts.untrusted import one_line, strip_escapes, strip_terminal
+from overnight.contracts.loop import CommandSource, Constraint, JsonSource, RegexSource
+from overnight.contracts.untrusted import one_line, strip_escapes
+from overnight.runner.lines import LINE_BYTES, TAIL_LINES, OutputLines
+from overnight.runner.patterns import ON_STDERR, SLOW, Patterns
+from overnight.runner.values import (
+    AMBIGUOUS,
+    NO_METRIC,
+    RAW_CHARACTERS,
+    Found,
+    Outcome,
+    found,
+    is_number,
+    outcome,
+)
 
-LINE_BYTES = 4096  #: a line is matched and remembered by this much of its start
-TAIL_LINES = 50
-TAIL_COLUMNS = 1000  #: a line in a tail is cut to this many characters
+__all__ = ["LINE_BYTES", "MAX_CLAIMS", "TAIL_LINES", "MetricParser", "Parsed"]
+
 MAX_CLAIMS = 64
-RAW_CHARACTERS = 64  #: Claim.value can't be longer
 PEAK_VRAM = "peak_vram_mb"
 MAX_VRAM_MB = 1e9
+LOG_TAIL_CHARACTERS = 4000
 
-NO_METRIC = "no_metric"
-AMBIGUOUS = "ambiguous_metric"
-UNPARSABLE = "metric_unparsable"
-NONFINITE = "nonfinite"
-ON_STDERR = "metric_on_stderr"  #: flag: stdout had none
 MULTIPLE = "multiple_metric_lines"  #: flag: several different values, the summary's last one won
 BEFORE_RULE = "metric_before_rule"  #: flag: only above the last `---`, where it does not count
 
 _PAIR = re.compile(rb"[ \t]*([A-Za-z_][A-Za-z0-9_./@-]{0,63})[ \t]*:(.*)", re.DOTALL)
-_NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_NONFINITE = re.compile(
-    r"[+-]?(?:s?nan(?:\([a-z0-9_]*\))?|inf(?:inity)?|1\.#(?:inf|ind|qnan|snan)0*)",
-    re.IGNORECASE | re.ASCII,
-)
+
+Source = RegexSource | JsonSource | CommandSource | str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,123 +45,110 @@ class Parsed:
     value: float | None  #: finite
     problem: str | None  #: no_metric, ambiguous_metric, metric_unparsable or nonfinite
     raw: str | None  #: the metric as printed, safe and cut; None when no line counted
+    why: str = ""  #: the problem in words
     flags: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()  #: other `name: value` lines of the summary, last value of each
+    measures: dict[str, float] = field(default_factory=dict)  #: of the constraints; finite
     peak_vram_mb: float | None = None
     tail: str = ""  #: last lines of both streams in order of arrival, terminal-safe
     #: The last lines of stderr alone. Python writes its buffered stdout after the traceback,
     #: so the traceback is often no longer among the last lines of both.
     error_tail: str = ""
 
-
-@dataclass(frozen=True)
-class _Outcome:
-    value: float | None
-    problem: str | None
-    raw: str
-
     @property
-    def key(self) -> float | str | None:
-        """Two outcomes with the same key are the same value."""
-        return self.problem if self.value is None else self.value
+    def log_tail(self) -> str:
+        """The last words for a result: of both, and of stderr where it is not among them."""
+        if not self.error_tail or self.error_tail[-200:] in self.tail:
+            return self.tail[-LOG_TAIL_CHARACTERS:]
+        half = LOG_TAIL_CHARACTERS // 2 - 10
+        last = self.tail.split("\n")[-TAIL_LINES // 2 :]
+        errors = self.error_tail.split("\n")[1 - TAIL_LINES // 2 :]
+        return "\n".join(("\n".join(last)[-half:], "stderr:", "\n".join(errors)[-half:]))
 
 
 @dataclass
-class _Stream:
-    """One pipe: its unfinished line, and what its metric lines said so far."""
+class _Named:
+    """What one stream's lines said of one name."""
 
-    line: bytearray = field(default_factory=bytearray)
-    cut: bool = False  #: the unfinished line is longer than what we hold of it
-    progress: bytes = b""  #: ended by CR, may still be overwritten
-    first: _Outcome | None = None
-    last: _Outcome | None = None
+    first: Outcome | None = None
+    last: Outcome | None = None
     several: bool = False
 
-    def note(self, outcome: _Outcome) -> None:
+    def note(self, one: Outcome) -> None:
         if self.first is None:
-            self.first = outcome
-        self.several = self.several or outcome.key != self.first.key
-        self.last = outcome
+            self.first = one
+        self.several = self.several or one.key != self.first.key
+        self.last = one
 
 
 class MetricParser:
-    """Fed with every chunk of both pipes; the bounds of the chunks never matter."""
+    """Fed with every chunk of both pipes; the bounds of the chunks never matter.
 
-    def __init__(self, metric_name: str) -> None:
+    With a source that is no text of the output (json, command) it finds no metric.
+    Where patterns are sought, call it from the main thread.
+    """
+
+    def __init__(
+        self,
+        metric_name: str,
+        source: Source = "stdout_line",
+        constraints: Sequence[Constraint] = (),
+    ) -> None:
+        self._metric = metric_name
         self._name = metric_name.encode()
-        self._streams = {"stdout": _Stream(), "stderr": _Stream()}
+        self._source = source
+        self._constraints = constraints
+        self._streams = {"stdout": _Named(), "stderr": _Named()}
         self._ruled = False  #: stdout had a `---` line
-        self._block: _Outcome | None = None  #: last metric line below the last `---`
+        self._block: Outcome | None = None  #: last metric line below the last `---`
         self._claims: dict[bytes, bytes] = {}
-        self._tail: deque[bytes] = deque(maxlen=TAIL_LINES)
-        self._error_tail: deque[bytes] = deque(maxlen=TAIL_LINES)
+        self._measured = {
+            c.name.encode(): {"stdout": _Named(), "stderr": _Named()}
+            for c in constraints
+            if c.regex is None
+        }
+        wanted = [c.regex for c in constraints if c.regex is not None]
+        if isinstance(source, RegexSource):
+            wanted.append(source.regex)
+        self._patterns = Patterns(wanted) if wanted else None
+        self._lines = OutputLines(self._read)
 
     def feed(self, stream: str, data: bytes) -> None:
         """Take one chunk of *stream* ("stdout" or "stderr"), in order of arrival."""
-        pieces = data.split(b"\n")
-        last = len(pieces) - 1
-        state = self._streams[stream]
-        for index, piece in enumerate(pieces):
-            if b"\r" in piece:
-                *done, piece = piece.split(b"\r")
-                for part in done:
-                    self._end(stream, state, part, by_cr=True)
-            if index < last:
-                self._end(stream, state, piece, by_cr=False)
-            else:
-                self._hold(state, piece)
+        with self._chunk():
+            self._lines.feed(stream, data)
 
     def finish(self) -> Parsed:
         """What all of the output said; an unterminated last line counts as a line."""
-        for name, state in self._streams.items():
-            self._end(name, state, b"", by_cr=False)
-        value, problem, raw, flags = self._verdict()
+        with self._chunk():
+            self._lines.finish()
+        said = self._verdict()
+        measures, flags = self._measures()
         claims = {name.decode(): _plain(text) for name, text in self._claims.items()}
         return Parsed(
-            value=value,
-            problem=problem,
-            raw=raw,
-            flags=flags,
+            value=said.value,
+            problem=said.problem,
+            raw=said.raw,
+            why=said.why,
+            flags=(*said.flags, *flags),
             claims=tuple(
                 Claim(name=name, value=one_line(text, RAW_CHARACTERS))
                 for name, text in claims.items()
             ),
+            measures=measures,
             peak_vram_mb=_vram(claims.get(PEAK_VRAM)),
-            tail=_text(self._tail),
-            error_tail=_text(self._error_tail),
+            tail=self._lines.tail,
+            error_tail=self._lines.error_tail,
         )
 
-    def _hold(self, state: _Stream, piece: bytes) -> None:
-        room = LINE_BYTES - len(state.line)
-        state.line += piece[:room]
-        state.cut = state.cut or len(piece) > room
+    def _chunk(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self._patterns is None else self._patterns.chunk()
 
-    def _end(self, stream: str, state: _Stream, piece: bytes, *, by_cr: bool) -> None:
-        """The line ends with *piece*: read it, and keep it unless a CR lets the next one win."""
-        if not piece and not state.line and not state.progress:
-            return
-        if state.line or len(piece) > LINE_BYTES:
-            self._hold(state, piece)
-            line, cut = bytes(state.line), state.cut
-            state.line.clear()
-            state.cut = False
-        else:
-            line, cut = piece, False
-        if line:
-            self._read(stream, state, line, cut)
-        if by_cr:
-            state.progress = line or state.progress
-            return
-        shown = line or state.progress
-        state.progress = b""
-        if shown and not shown.isspace():
-            self._tail.append(shown)
-            if stream == "stderr":
-                self._error_tail.append(shown)
-
-    def _read(self, stream: str, state: _Stream, line: bytes, cut: bool) -> None:
+    def _read(self, stream: str, line: bytes, cut: bool) -> None:
         if b"\x1b" in line or b"\xc2" in line:  # ESC, or the first byte of a C1 control
             line = strip_escapes(line.decode("utf-8", "replace")).encode()
+        if self._patterns is not None:
+            self._patterns.read(stream, line.decode("utf-8", "replace"), cut)
         if stream == "stdout" and b"---" in line and line.strip(b" \t") == b"---" and not cut:
             self._ruled = True
             self._block = None
@@ -167,61 +158,66 @@ class MetricParser:
         if pair is None:
             return
         name, text = pair.groups()
+        if name in self._measured:
+            self._measured[name][stream].note(outcome(_plain(text), cut))
         if name == self._name:
-            outcome = _outcome(_plain(text), cut)
-            state.note(outcome)
+            one = outcome(_plain(text), cut)
+            self._streams[stream].note(one)
             if stream == "stdout":
-                self._block = outcome
+                self._block = one
         elif stream == "stdout" and not cut:
             self._claim(name, text)
 
     def _claim(self, name: bytes, text: bytes) -> None:
         """Keep the last value of each name. Above a `---` only numbers: logs are full of colons."""
-        if not self._ruled and _NUMBER.fullmatch(_plain(text)) is None:
+        if not self._ruled and not is_number(_plain(text)):
             return
         known = name in self._claims or len(self._claims) < MAX_CLAIMS
         if known or name == PEAK_VRAM.encode():
             self._claims[name] = text
 
-    def _verdict(self) -> tuple[float | None, str | None, str | None, tuple[str, ...]]:
+    def _verdict(self) -> Found:
+        if isinstance(self._source, RegexSource):
+            assert self._patterns is not None  # made for it
+            return self._patterns.metric(self._source, self._metric)
+        if self._source != "stdout_line":
+            return Found(problem=NO_METRIC)
         out, err = self._streams["stdout"], self._streams["stderr"]
         if out.last is not None and self._ruled:
             if self._block is None:
-                return None, NO_METRIC, None, (BEFORE_RULE,)
-            flags = (MULTIPLE,) if out.several else ()
-            return self._block.value, self._block.problem, self._block.raw, flags
+                return Found(problem=NO_METRIC, flags=(BEFORE_RULE,))
+            return found(self._block, (MULTIPLE,) if out.several else ())
         chosen, flags = (out, ()) if out.last is not None else (err, (ON_STDERR,))
         if chosen.first is None or chosen.last is None:
-            return None, NO_METRIC, None, ()
+            return Found(problem=NO_METRIC)
         if chosen.several:
             both = one_line(f"{chosen.first.raw} ... {chosen.last.raw}", RAW_CHARACTERS)
-            return None, AMBIGUOUS, both, flags
-        return chosen.last.value, chosen.last.problem, chosen.last.raw, flags
+            return Found(problem=AMBIGUOUS, raw=both, flags=flags)
+        return found(chosen.last, flags)
+
+    def _measures(self) -> tuple[dict[str, float], tuple[str, ...]]:
+        """Each constraint's last number, where there is one."""
+        measures: dict[str, float] = {}
+        for constraint in self._constraints:
+            if constraint.regex is not None:
+                assert self._patterns is not None  # made for it
+                value = self._patterns.last(constraint.regex)
+            else:
+                streams = self._measured[constraint.name.encode()]
+                last = streams["stdout"].last or streams["stderr"].last
+                value = None if last is None else last.value
+            if value is not None:
+                measures[constraint.name] = value
+        slow = self._patterns is not None and self._patterns.gave_up
+        return measures, (SLOW,) if slow else ()
 
 
 def _plain(text: bytes) -> str:
     return text.decode("utf-8", "replace").strip(" \t")
 
 
-def _outcome(text: str, cut: bool) -> _Outcome:
-    raw = one_line(text, RAW_CHARACTERS)
-    if not cut and _NUMBER.fullmatch(text):
-        value = float(text)
-        if math.isfinite(value):
-            return _Outcome(value, None, raw)
-        return _Outcome(None, NONFINITE, raw)
-    if not cut and _NONFINITE.fullmatch(text):
-        return _Outcome(None, NONFINITE, raw)
-    return _Outcome(None, UNPARSABLE, raw)
-
-
 def _vram(text: str | None) -> float | None:
-    if text is None or _NUMBER.fullmatch(text) is None:
+    if text is None or not is_number(text):
         return None
     value = float(text)
     return value if 0 <= value <= MAX_VRAM_MB else None
-
-
-def _text(lines: deque[bytes]) -> str:
-    shown = (strip_terminal(line.decode("utf-8", "replace"))[:TAIL_COLUMNS] for line in lines)
-    return "\n".join(shown)

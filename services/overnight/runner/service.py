@@ -21,12 +21,13 @@ from overnight.faultpoints import Step, reach
 from overnight.jobqueue.flags import Flags
 from overnight.jobqueue.lease import Leases
 from overnight.jobqueue.stream import LedgerSender
-from overnight.runner.attempt import DISK, Bench, run_attempt
+from overnight.runner.attempt import DISK, run_attempt
 from overnight.runner.durable import ClaimFile, Outbox
 from overnight.runner.holding import Ended, Holder
 from overnight.runner.inheritance import clear_work, inherit, report_lost, result_message
 from overnight.runner.metrics import RunnerMetrics
 from overnight.runner.quarantine import Notice, Quarantine
+from overnight.runner.specs import Bench
 
 log = structlog.get_logger()
 
@@ -208,7 +209,7 @@ class Runner:
             else:
                 reach(Step.RUNNER_CLAIMED)
                 log.info("attempt_started", experiment_id=job.id, attempt=job.attempt)
-                with self._life.patient(job.wall_seconds):
+                with self._life.patient(job.longest_seconds):
                     result = run_attempt(self._bench, job, on_sandbox)
                 holder.detach()
                 if result.status is not Status.INFRA or result.reason != DISK:

@@ -12,7 +12,8 @@ from overnight.contracts.experiment import Claim, ExperimentJob
 from overnight.contracts.loop import Plausible
 from overnight.contracts.status import SUSPENDED, Gate, Status
 from overnight.contracts.untrusted import one_line
-from overnight.runner.parse import AMBIGUOUS, BEFORE_RULE, NO_METRIC, NONFINITE, Parsed
+from overnight.runner.parse import BEFORE_RULE, Parsed
+from overnight.runner.values import AMBIGUOUS, NO_METRIC, NONFINITE
 
 DETAIL_CHARACTERS = 500
 SIGNATURE_CHARACTERS = 300
@@ -120,6 +121,12 @@ def classify(
     return replace(verdict, flags=flags, claims=claims)
 
 
+def ended_well(execution: Execution) -> bool:
+    """By itself, with exit code 0, on a machine that did not sleep."""
+    by_itself = execution.exit is Exit.EXITED and execution.signal is None
+    return by_itself and execution.exit_code == 0 and _suspended(execution) is None
+
+
 def _suspended(execution: Execution) -> Verdict | None:
     """Is its ending the fault of a runner that was stopped, or of a host that slept?
 
@@ -181,14 +188,16 @@ def _printed(parsed: Parsed, job: ExperimentJob, tail: str) -> Verdict:
         return Verdict(status=Status.SCORED, metric=parsed.value)
     reason = parsed.problem or NO_METRIC
     if reason == NO_METRIC:
-        detail = f"no line '{job.metric}: <number>' in the output"
+        detail = parsed.why or f"no line '{job.metric}: <number>' in the output"
         if BEFORE_RULE in parsed.flags:
             detail = f"no line '{job.metric}: <number>' below the last '---' line"
         failure = _failure(parsed.error_tail, tail)
         if failure is not None:
             detail = f"{detail}; the last error was {failure.line}"
         return _crash(reason, detail, failure, "")
-    if reason == AMBIGUOUS:
+    if parsed.why:
+        detail = parsed.why
+    elif reason == AMBIGUOUS:
         detail = f"different values of {job.metric} and no '---' line before the last: {parsed.raw}"
     else:
         detail = f"'{job.metric}: {parsed.raw}' is not a finite plain number"

@@ -22,9 +22,10 @@ from overnight.jobqueue.flags import Flags
 from overnight.jobqueue.lease import Leases
 from overnight.jobqueue.stream import LedgerSender
 from overnight.lifeline import Lifeline
-from overnight.runner.attempt import DISK, Bench, infra_result
+from overnight.runner.attempt import DISK, infra_result
 from overnight.runner.metrics import RunnerMetrics
 from overnight.runner.service import Lines, Runner
+from overnight.runner.specs import Bench
 from redis_server import RedisServer
 
 __all__ = ["bench"]

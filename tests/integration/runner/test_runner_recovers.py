@@ -21,10 +21,10 @@ from overnight.jobqueue.stream import LedgerInbox, LedgerSender
 from overnight.ledger.files import SessionFiles
 from overnight.lifeline import Lifeline
 from overnight.plugins import EXECUTORS, load
-from overnight.runner.attempt import Bench
 from overnight.runner.durable import ClaimFile, Outbox
 from overnight.runner.metrics import RunnerMetrics
 from overnight.runner.service import Lines, Runner
+from overnight.runner.specs import Bench
 from redis_server import RedisServer
 
 

@@ -276,9 +276,6 @@ def test_the_same_file_twice_is_seen_through_its_spelling(repo: Path) -> None:
 
 
 LATER = [
-    "constraints: [{name: peak_vram_mb, max: 79000}]",
-    "guard: pytest",
-    "prepare: uv run prepare.py",
     "image: {build: .}",
     "gpus: 8",
     "gpus: true",
@@ -300,17 +297,6 @@ def test_a_feature_that_does_not_exist_yet_says_so(repo: Path, line: str) -> Non
 
     assert message.startswith(LINE + line.split(":")[0])
     assert "is not in this version" in message
-
-
-@pytest.mark.parametrize(
-    "source", ["{regex: 'val:(.*)', take: last}", "{json: a, key: b}", "{command: [x]}"]
-)
-def test_a_metric_from_elsewhere_is_not_in_this_version(repo: Path, source: str) -> None:
-    metric = f"metric: {{name: val_bpb, direction: minimize, source: {source}}}"
-
-    assert "is not in this version (only: stdout_line)" in refusal(
-        repo, PLAIN.replace("metric: val_bpb", metric)
-    )
 
 
 def test_no_file_at_all_names_init(repo: Path) -> None:

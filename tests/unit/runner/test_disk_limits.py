@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from overnight.runner import attempt
-from overnight.runner.attempt import Bench
+from overnight.runner import specs
+from overnight.runner.specs import Bench
 
 GIB = 1024**3
 
@@ -32,6 +32,6 @@ def test_half_of_what_is_free_at_most(
     )
     monkeypatch.setattr(os, "statvfs", lambda _: found)
     bench = SimpleNamespace(disk_bytes=Bench.disk_bytes, disk_files=Bench.disk_files)
-    limits = attempt._disk(bench, tmp_path)  # type: ignore[arg-type]
+    limits = specs._disk(bench, tmp_path)  # type: ignore[arg-type]
 
     assert (limits.disk_bytes, limits.disk_files) == (space, files)
