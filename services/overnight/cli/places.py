@@ -15,7 +15,7 @@ from pathlib import Path
 _CALL = re.compile(
     r"(?<![\w/.-])overnight (?=(?:demo|init|run|status|watch|results|show|diff|log|wait|pause"
     r"|resume|drain|stop|steer|approve|reject|up|down|verify|ledger|deadletter|bench|apply"
-    r"|weights|clean|runs|migrate|--help)\b)"
+    r"|report|program|weights|clean|runs|migrate|--help)\b)"
 )
 #: An error's fix that means the session which was asked for, up to where --dir has its place.
 _FIX = re.compile(

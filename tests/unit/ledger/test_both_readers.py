@@ -107,18 +107,6 @@ def test_a_body_that_is_nested_too_deep_is_refused(extra: int) -> None:
     assert _outcome(chain.from_line, line, place) == _outcome(chain._step_by_step, line, place)
 
 
-def test_a_body_that_looks_like_the_rest_of_a_row_hides_nothing() -> None:
-    """`"hash":"..."` inside of a body, or of a text in it, is not taken for the row's."""
-    place, row = _place(1), json.loads(LINES[1])
-    for trap in ({"hash": row["hash"], "key": "x"}, {"x": f'"hash":"{row["hash"]}",'}):
-        line = _rehashed({**row, "body": {**row["body"], "details": {"trap": trap}}})
-        own = json.loads(line)["hash"]
-        line = line.replace(row["hash"].encode(), own.encode(), 1)  # the trap now names the hash
-
-        assert chain._at_once(line, **place) is None  # what it is taken over has changed
-        assert _outcome(chain.from_line, line, place) == _outcome(chain._step_by_step, line, place)
-
-
 def test_shuffled_or_spaced_text_is_not_canonical() -> None:
     place, row = _place(1), json.loads(LINES[1])
     names = list(row)
