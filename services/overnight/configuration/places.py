@@ -28,7 +28,7 @@ def state_dir(environ: Mapping[str, str]) -> Path:
     """The private folder of the embedded services' state; may not exist yet.
 
     Raises:
-        ConfigError: OVERNIGHT_STATE is relative.
+        ConfigError: OVERNIGHT_STATE is relative, or no folder.
     """
     given = environ.get("OVERNIGHT_STATE")
     if given:
@@ -125,4 +125,6 @@ def _absolute(name: str, text: str) -> Path:
     path = Path(text)
     if not path.is_absolute() or "\0" in text:
         raise ConfigError(f"{name}: must be an absolute path, not {text[:60]!r}")
+    if os.path.lexists(path) and not path.is_dir():
+        raise ConfigError(f"{name}: {text[:200]!r} is no folder: move it away or name another")
     return Path(os.path.normpath(path))

@@ -257,6 +257,15 @@ def test_a_relative_state_folder_is_refused() -> None:
         state_dir({"OVERNIGHT_STATE": "relative"})
 
 
+def test_a_file_where_a_folder_should_be_is_named_with_the_fix(tmp_path: Path) -> None:
+    """Later it would be `File exists`, which helps nobody."""
+    file = tmp_path / "state"
+    file.write_text("")
+    for name, read in (("OVERNIGHT_STATE", state_dir), ("OVERNIGHT_DEVICE_LOCKS", device_lock_dir)):
+        with pytest.raises(ConfigError, match=rf"^{name}: .* is no folder: move it away or name"):
+            read({name: str(file)})
+
+
 def test_sockets_have_a_short_folder_of_their_own_where_the_state_folder_is_long() -> None:
     short, long = {"OVERNIGHT_STATE": "/x/y"}, {"OVERNIGHT_STATE": "/" + "x" * 80}
 
