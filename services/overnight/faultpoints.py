@@ -81,6 +81,7 @@ class Step(StrEnum):
     RECORDER_EXPORT = "recorder:export"  #: exports are about to get a line
     RECORDER_HALF_EXPORTED = "recorder:half-exported"  #: results.tsv has it, the other not
     RECORDER_REBUILD = "recorder:rebuild"  #: a new export lies beside the old one
+    RECORDER_FORGET = "recorder:forget"  #: decided, what it left in /out is about to go
     RECORDER_ACK = "recorder:ack"  #: recorded, about to be acked
     RECORDER_ACKED = "recorder:acked"  #: acked, its entry is out of the stream
 

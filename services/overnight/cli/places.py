@@ -88,15 +88,3 @@ def dir_option(root: Path, here: Path) -> str:
         return ""
     named = root.parent if root.name == "sandbox" else root
     return f" --dir {shlex.quote(shown(named, here))}"
-
-
-def used_bytes(root: Path) -> int:
-    """What a session takes on the disk, as far as it can be read."""
-    total = 0
-    for folder, _, names in os.walk(root):
-        for name in names:
-            try:
-                total += os.lstat(os.path.join(folder, name)).st_blocks * 512
-            except OSError:
-                continue  # it went away meanwhile
-    return total

@@ -13,6 +13,7 @@ from overnight.contracts.errors import LedgerError, OvernightError
 from overnight.contracts.rows import SessionClosed
 from overnight.contracts.status import Status
 from overnight.contracts.untrusted import one_line
+from overnight.ledger.disk import used_bytes
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import ExperimentState, SessionState
 from overnight.orchestrator.planning import last_fault
@@ -126,8 +127,7 @@ def ending_lines(ending: Ending) -> list[str]:
         + (f"   diff  {places.as_called(f'overnight diff best{option}')}" if path else "")
     )
     lines.append(
-        f"  verify    {_verified(ending.files)}   disk  "
-        f"{words.size(places.used_bytes(ending.files.root))}"
+        f"  verify    {_verified(ending.files)}   disk  {words.size(used_bytes(ending.files.root))}"
     )
     return lines
 

@@ -131,6 +131,8 @@ def duration(seconds: float | None) -> str:
 
 def size(count: int) -> str:
     """`38 MB`."""
+    if count >= 1e9:
+        return f"{count / 1e9:.1f} GB"
     return f"{count / 1e6:.0f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"
 
 

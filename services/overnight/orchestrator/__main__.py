@@ -34,6 +34,7 @@ from overnight.jobqueue.flags import Flags
 from overnight.jobqueue.jobs import Jobs
 from overnight.jobqueue.lease import Leases
 from overnight.jobqueue.stream import LedgerSender
+from overnight.ledger.disk import free_gb, freeable
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.identity import read_identity
 from overnight.ledger.lock import hold
@@ -131,6 +132,8 @@ def _build(
         ledger=LedgerSender(connection, identity.sid),
         queue=queue,
         trees=trees,
+        free_gb=partial(free_gb, files.root),
+        freeable=partial(freeable, files),
         proposer=load(PROPOSERS, config.proposer.name)(dict(config.proposer.options)),
         program=_program(files, opening.session.program_digest),
     )

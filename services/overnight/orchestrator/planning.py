@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from overnight.contracts.loop import Policy
-from overnight.contracts.status import GAVE_UP, Status
+from overnight.contracts.status import Status
 from overnight.ledger.approvals import awaiting, awaits_approval
 from overnight.ledger.fold import ExperimentState, RunState, SessionState
-from overnight.orchestrator.policy import because
+from overnight.orchestrator import pauses
+from overnight.orchestrator.pauses import last_fault
+from overnight.orchestrator.policy import because, environment
+from overnight.orchestrator.policy.environment import Suspicion
 from overnight.orchestrator.spending import budget
 
 Fence = tuple[int, int]  #: (experiment id, attempt)
@@ -23,6 +26,7 @@ class Bounds:
     max_attempts: int = 3  #: infra results before an experiment is given up
     lost_after_seconds: float = 15.0
     rejected_pause: int = 10
+    given_up_pause: int = 3  #: ideas in a row that were given up
 
 
 def prefetch(policy: Policy) -> int:
@@ -43,6 +47,7 @@ class QueueView:
     out_of_time: bool = False  #: policy.limits.hours is over
     unanswered_seconds: Mapping[int, float] = field(default_factory=dict)  #: since it waits for
     #: approval, experiment by experiment
+    free_gb: float | None = None  #: on the session's disk; None: not measured
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,14 @@ class Propose:
 
 
 @dataclass(frozen=True)
+class Rerun:
+    """Run the incumbent again, to tell bad ideas from an environment in which nothing runs."""
+
+    id: int
+    suspicion: Suspicion
+
+
+@dataclass(frozen=True)
 class Answer:
     """Nobody approved or rejected it in time: do as the policy says."""
 
@@ -105,6 +118,7 @@ class Pause:
     """Stop proposing and say why."""
 
     why: str
+    for_room: bool = False  #: the disk is nearly full
 
 
 @dataclass(frozen=True)
@@ -115,7 +129,7 @@ class Close:
     detail: str = ""
 
 
-Action = Decide | Issue | GiveUp | ReportLost | Cancel | Propose | Answer | Pause | Close
+Action = Decide | Issue | GiveUp | ReportLost | Cancel | Propose | Rerun | Answer | Pause | Close
 
 
 def next_action(state: SessionState, queue: QueueView, bounds: Bounds) -> Action | None:
@@ -124,6 +138,9 @@ def next_action(state: SessionState, queue: QueueView, bounds: Bounds) -> Action
         return None
     if state.undecided:
         return Decide(state.undecided[0])
+    overturned = environment.overturned(state)
+    if overturned is not None:
+        return Decide(overturned.id)
     return (
         _baseline_failed(state)
         or _lost(state, queue, bounds)
@@ -144,15 +161,6 @@ def _baseline_failed(state: SessionState) -> Action | None:
     if baseline.in_dead_letter:
         detail = f"{detail}; the last one: {last_fault(baseline)}"
     return Close("baseline_failed", f"{baseline.decision.verdict.value}{reason} {detail}".strip())
-
-
-def last_fault(experiment: ExperimentState) -> str:
-    """Why it was given up: what the last attempt that really ended said."""
-    faults = (a.result for a in reversed(experiment.attempts) if a.result is not None)
-    fault = next((f for f in faults if f.reason != GAVE_UP), None)
-    if fault is None:
-        return "nothing is known of its attempts"
-    return f"{fault.reason}: {fault.detail}" if fault.detail else str(fault.reason)
 
 
 def _lost(state: SessionState, queue: QueueView, bounds: Bounds) -> Action | None:
@@ -221,22 +229,54 @@ def _propose(state: SessionState, queue: QueueView, bounds: Bounds) -> Action | 
     if state.run_state is not RunState.RUNNING:
         return None
     if state.baseline is None:
-        return Propose(1)
+        return _no_room(state, queue) or Propose(1)
     if state.incumbent is None:
         return None
     over = _over(state, queue) or _unaffordable(state)
     if over is not None:
         return None if _under_way(state) else over
+    if environment.checking(state):
+        return None  # more ideas would only crash as well
+    doubt = _in_doubt(state)
+    if doubt is not None:
+        return doubt if isinstance(doubt, Pause) or len(state.running) < bounds.in_flight else None
     enough = _enough(state, queue)
     if enough is not None:
         return enough if not state.running else None
+    why = pauses.given_up(state, bounds.given_up_pause) or pauses.worse_and_worse(state)
+    if why is not None:
+        return Pause(why)
     if state.rejected_in_a_row >= bounds.rejected_pause:
         return Pause(f"{state.rejected_in_a_row} proposals in a row could not be applied")
     if state.unanswered_in_a_row >= bounds.rejected_pause and not state.running:
         return Pause(f"nobody approved or rejected {state.unanswered_in_a_row} ideas in a row")
     if len(state.running) < bounds.in_flight:
-        return _afforded(state)
+        return _no_room(state, queue) or _afforded(state)
     return None
+
+
+def _no_room(state: SessionState, queue: QueueView) -> Pause | None:
+    least = state.config.min_free_gb if state.config else None
+    if least is None or queue.free_gb is None or queue.free_gb >= least:
+        return None
+    return Pause(
+        f"the disk has {queue.free_gb:.1f} GB left, less than min_free_gb {least:g}", for_room=True
+    )
+
+
+def would_free(now_bytes: int, stopped_bytes: int) -> str:
+    """What a person can do about a disk that is nearly full, as the end of a sentence."""
+    now, stopped = f"{now_bytes / 1e6:.0f} MB", f"{stopped_bytes / 1e6:.0f} MB"
+    return f": `overnight clean` would free {now} now, {stopped} once stopped; then `resume`"
+
+
+def _in_doubt(state: SessionState) -> Pause | Rerun | None:
+    """Candidates that crash alike: is it they, or does nothing run any more?"""
+    why = pauses.environment_broken(state)
+    if why is not None:
+        return Pause(why)
+    found = environment.suspicion(state)
+    return None if found is None else Rerun(state.next_id, found)
 
 
 def _afforded(state: SessionState) -> Action | None:
@@ -310,6 +350,7 @@ def counts(state: SessionState) -> dict[str, int]:
 
 __all__ = [
     "Action", "Answer", "Bounds", "Cancel", "Close", "Decide", "Fence", "GiveUp", "Issue", "Pause",
-    "Propose", "QueueView", "ReportLost", "counts", "next_action", "prefetch",
+    "Propose", "QueueView", "ReportLost", "Rerun", "counts", "last_fault", "next_action",
+    "prefetch",
     "waits_for_limit",
 ]  # fmt: skip

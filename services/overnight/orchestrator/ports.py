@@ -96,4 +96,7 @@ class Ports:
     queue: QueuePort
     trees: TreePort
     proposer: Proposer
+    free_gb: Callable[[], float | None] = lambda: None  #: on the session's disk
+    freeable: Callable[[SessionState], tuple[int, int]] = lambda state: (0, 0)  #: bytes that
+    #: `clean` would free now, and once the stack is gone
     program: str | None = None  #: program.md's text as the session began with it

@@ -32,7 +32,9 @@ from overnight.orchestrator.planning import (
     Propose,
     QueueView,
     ReportLost,
+    Rerun,
     next_action,
+    would_free,
 )
 from overnight.orchestrator.policy import decide
 from overnight.orchestrator.ports import Look, Ports
@@ -239,6 +241,7 @@ class Orchestrator:
             exhausted=self._exhausted,
             out_of_time=hours is not None and now - started >= hours * 3600,
             unanswered_seconds=self._answers.waited(waiting, now),
+            free_gb=self._ports.free_gb() if running else None,
         )
 
     # -- actions --------------------------------------------------------------------------------
@@ -261,10 +264,14 @@ class Orchestrator:
                 self._send(jobs.own_result(experiment_id, attempt, Status.CANCELLED, None))
             case Propose(id=experiment_id):
                 self._propose(experiment_id)
+            case Rerun(id=experiment_id, suspicion=suspicion):
+                again = self._proposing.rerun(self.state, experiment_id, suspicion)
+                self._send(jobs.proposed_message(again, self.epoch))
             case Answer(id=experiment_id, approve=approve, why=why):
                 self._send(jobs.answer_message(experiment_id, approve, why, self.epoch))
-            case Pause(why=why):
-                self._send(jobs.pause_message(self.state, why))
+            case Pause(why=why, for_room=for_room):
+                more = would_free(*self._ports.freeable(self.state)) if for_room else ""
+                self._send(jobs.pause_message(self.state, why + more))
             case Close(outcome=outcome, detail=detail):
                 self._send(jobs.close_message(self.state, outcome, detail, self.epoch))
 

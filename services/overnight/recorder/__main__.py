@@ -28,6 +28,7 @@ from overnight.ledger.writer import LedgerWriter
 from overnight.recorder.entries import entries, entry
 from overnight.recorder.exports import Exports
 from overnight.recorder.metrics import RecorderMetrics
+from overnight.recorder.retention import Retention
 from overnight.recorder.service import Recorder
 
 log = structlog.get_logger()
@@ -71,7 +72,9 @@ class _Desk:
         self._metrics = RecorderMetrics(self.registry, lambda: writer.state)
         writer.on_fsync = self._metrics.fsync_seconds.observe
         self._recorder = Recorder(writer, self._on_row)
+        self._retention = Retention(SessionFiles(options.dir))
         self._catch_up_exports()
+        self._retention.catch_up(writer.state)
 
     def work(self, poll_seconds: float) -> None:
         """One batch of the inbox, oldest first. Raises InfrastructureError; nothing is lost."""
@@ -113,6 +116,7 @@ class _Desk:
                 self._exports.rebuild(entries(state))
         except InfrastructureError as error:
             self._behind(error)
+        self._retention.follow(state, row.body["id"])
 
     def _catch_up_exports(self) -> None:
         """After a start, a full disk or somebody else's hand in the files: as the fold says."""

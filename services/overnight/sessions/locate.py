@@ -46,7 +46,7 @@ def find_session(directory: Path, tag: str | None = None) -> Found:
         LedgerError: there is one whose session.json is gone.
     """
     others: list[str] = []
-    for root in _roots(directory):
+    for root in roots_of(directory):
         candidates = sessions_beside(root)
         others += [c.tag for c in candidates]
         if tag is not None:
@@ -58,7 +58,7 @@ def find_session(directory: Path, tag: str | None = None) -> Found:
     if others:
         tags = ", ".join(dict.fromkeys(others))
         raise UsageError(f"no session {tag!r} in {directory}: there is {tags}")
-    for files in map(SessionFiles, _roots(directory)):
+    for files in map(SessionFiles, roots_of(directory)):
         if files.ledger.is_file():
             raise LedgerError(
                 f"{files.identity} is gone, the ledger is there: `overnight run` writes it again"
@@ -67,7 +67,7 @@ def find_session(directory: Path, tag: str | None = None) -> Found:
     raise UsageError(f"no {wanted} in {directory}: start one with `overnight run`, or give --dir")
 
 
-def _roots(directory: Path) -> list[Path]:
+def roots_of(directory: Path) -> list[Path]:
     """Where a session may lie: right there, where the bindings say, or in the default place."""
     roots = [directory]
     bindings = directory / LOOP_FILE
