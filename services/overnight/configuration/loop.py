@@ -235,7 +235,9 @@ def _check(
         state_dir(environ): "the embedded services' folder",
         device_lock_dir(environ): "the device locks",
     }
-    reads = paths.read_paths(repo, config.reads, environ, where("reads"), private)
+    reads = paths.read_paths(
+        repo, config.reads, environ, where("reads"), private, may_come=config.prepare is not None
+    )
     _check_env(config, merged)
     check_places(config, repo, where)
     python = config.python

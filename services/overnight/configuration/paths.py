@@ -72,8 +72,12 @@ def read_paths(
     environ: Mapping[str, str],
     where: str,
     private: Mapping[Path, str],
+    *,
+    may_come: bool = False,
 ) -> tuple[str, ...]:
     """*reads* as absolute paths that exist. *private* folders (-> their names) stay out of reach.
+
+    may_come: `prepare:` makes what is not there yet; whoever starts a run looks again.
 
     Raises:
         ConfigError: missing, an unknown variable, or something private would become readable.
@@ -84,7 +88,7 @@ def read_paths(
         if not text or "\0" in text:
             raise ConfigError(f"{where}: {shown(read)} is no path")
         absolute = Path(os.path.normpath(Path(os.path.realpath(repo)) / text))
-        if not absolute.exists():
+        if not absolute.exists() and not may_come:
             raise ConfigError(f"{where}: {absolute} does not exist: correct or remove it")
         for folder, name in private.items():
             for path in (absolute, Path(os.path.realpath(absolute))):
@@ -103,6 +107,11 @@ def check_command_files(repo: Path, command: tuple[str, ...], where: str) -> Non
         if not os.access(repo / program, os.X_OK):
             raise ConfigError(f"{where}: {program} can't be executed: chmod +x {program}")
         return
+    folder = ""
+    if command[:2] == ("env", "-C") and len(command) > 3:  # a folder of a monorepo
+        folder = _inside(command[2], where)
+        _check_entry(repo, folder, where, folders=True)
+        folder, command = f"{folder}/", command[3:]
     script = next(
         (word for word in command[1:] if word.endswith((".py", ".sh")) and word[0] != "-"), None
     )
@@ -110,7 +119,8 @@ def check_command_files(repo: Path, command: tuple[str, ...], where: str) -> Non
         if Path(script).is_relative_to(repo):
             raise ConfigError(f"{where}: {script}: name it relative to the repository")
     elif script is not None:
-        _check_entry(repo, _inside(script, where), where, folders=False, links=True)
+        inside = _inside(f"{folder}{script}", where)
+        _check_entry(repo, inside, where, folders=False, links=True)
 
 
 def expand(text: str, environ: Mapping[str, str], where: str) -> str:

@@ -6,9 +6,11 @@ import ast
 from collections.abc import Sequence
 from pathlib import Path
 
+from overnight.configuration import ResolvedLoop
 from overnight.contracts.errors import UsageError
 from overnight.contracts.loop import LoopConfig
 from overnight.plugins import EXECUTORS, PROPOSERS, available, load
+from overnight.sessions.preparing import DONE, read_stamp
 from overnight.snapshots.manifest import content_digest
 from overnight.snapshots.store import SnapshotStore
 
@@ -46,6 +48,25 @@ def check_plugins(config: LoopConfig) -> None:
             load(group, name)  # says what is wrong
     if config.proposer.options:
         load(PROPOSERS, config.proposer.name)(dict(config.proposer.options))
+
+
+def check_prepared(loop: ResolvedLoop) -> None:
+    """What `prepare:` makes is there, and whole.
+
+    Raises:
+        UsageError: something is missing, or the last `overnight prepare` did not end well; names
+            the one command.
+    """
+    prepare = loop.config.prepare
+    if prepare is None:
+        return
+    command = f"run `overnight prepare` first ({' '.join(prepare)})"
+    missing = next((read for read in loop.config.reads if not Path(read).exists()), None)
+    if missing is not None:
+        raise UsageError(f"data is missing, {missing}: {command}")
+    stamp = read_stamp(loop.session_root)
+    if stamp is not None and stamp.state != DONE:
+        raise UsageError(f"the last `overnight prepare` did not end ({stamp.at}): {command}")
 
 
 def changed_since(store: SnapshotStore, commit: str, repo: Path) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from overnight.sessions.inference.reads import find_reads
 from overnight.sessions.inference.training import Training, find_training
 from overnight.sessions.sources import Repository, read_repository
 
-__all__ = ["Finding", "Inferred", "UnknownBindingError", "infer"]
+__all__ = ["Finding", "Inferred", "UnknownBindingError", "infer", "prepare_command"]
 
 #: Bindings in the order in which they are proposed and written.
 ORDER = (
@@ -100,7 +100,8 @@ def infer(root: Path, given: Mapping[str, Any], environ: Mapping[str, str]) -> I
     name = str(metric.name.value)
     budget = find_budget(repo, training, given)
     interpreter = find_interpreter(repo, training, given, environ)
-    reads = find_reads(repo, given, environ)
+    prepare = find_prepare(repo, given, script)
+    reads = find_reads(repo, given, environ, may_come=prepare is not None)
     found: dict[str, Finding | None] = {
         "metric.name": metric.name,
         "metric.direction": find_direction(repo, training, name, given),
@@ -114,7 +115,7 @@ def infer(root: Path, given: Mapping[str, Any], environ: Mapping[str, str]) -> I
         "budget": budget.amount,
         "reads": reads.places,
         "pass_env": reads.pass_env,
-        "prepare": find_prepare(repo, training, given),
+        "prepare": prepare,
     }
     bindings = {key: value for key, value in found.items() if value is not None}
     editable = set(bindings["editable_files"].value)
@@ -128,6 +129,12 @@ def infer(root: Path, given: Mapping[str, Any], environ: Mapping[str, str]) -> I
 
 
 _WELL_KNOWN = ("prepare.py", "program.md", "pyproject.toml", "uv.lock", "requirements.txt")
+
+
+def prepare_command(root: Path) -> tuple[str, ...] | None:
+    """The command that prepares the data of *root*, by what its files say."""
+    found = find_prepare(read_repository(root), {})
+    return tuple(found.value) if found is not None else None
 
 
 def _normal(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from overnight.configuration.interpreter import find_python, shown_python
 from overnight.contracts.errors import UsageError
 from overnight.sessions.inference.finding import Finding
 from overnight.sessions.inference.training import Training
-from overnight.sessions.sources import Repository
+from overnight.sessions.sources import Repository, Script
 
 LOCKS = ("uv.lock", "poetry.lock", "pdm.lock", "requirements.txt", "environment.yml", "setup.py")
 _AUTO = "auto"
@@ -68,8 +68,13 @@ def _inside(repo: Repository, training: Training) -> str | None:
     return own if (repo.root / own).exists() else None
 
 
-def find_prepare(repo: Repository, training: Training, given: Mapping[str, Any]) -> Finding | None:
-    """The command that fetches the data, where a README shows it; else `prepare.py`."""
+def find_prepare(
+    repo: Repository, given: Mapping[str, Any], script: Script | None = None
+) -> Finding | None:
+    """The command that fetches the data, where a README shows it; else prepare.py.
+
+    *script*, the one that trains, prepares nothing.
+    """
     if given.get("prepare"):
         return Finding.given(list(given["prepare"]))
     for command in repo.commands():
@@ -82,8 +87,8 @@ def find_prepare(repo: Repository, training: Training, given: Mapping[str, Any])
         if prepares and repo.script(file) is not None and not command.folder:
             words = ["python", file, *words[1:]]
             return Finding(value=words, evidence=f"{command.place}; {_ONCE}")
-    script = repo.script("prepare.py")
-    if script is not None and "__main__" in script.text and script is not training.script:
+    named = repo.script("prepare.py")
+    if named is not None and "__main__" in named.text and named is not script:
         return Finding(value=["python", "prepare.py"], evidence=f"prepare.py by its name; {_ONCE}")
     return None
 

@@ -205,6 +205,9 @@ def _declared(repo: Repository, candidates: list[_Candidate]) -> _Candidate | No
             before = found.get(one.name)
             if before is None or one.how < before.how:
                 found[one.name] = one
+    strong = [one for one in found.values() if any(_is_called(line, one.name) for line in repo.prose)]
+    if len(strong) == 1:
+        return strong[0]
     # A training loss that some sentence says is minimised is not what counts; a training time is.
     fit = [
         one for one in found.values()
@@ -219,6 +222,12 @@ def _declares(line: Prose, name: str) -> bool:
         return False
     bounded = rf"{_spelled(name)}[`*\"]*\s+(?:\w+\s+){{0,3}}{_BOUND}"
     return re.search(bounded, text, re.I) is None
+
+
+def _is_called(line: Prose, name: str) -> bool:
+    """`the metric is NAME`, `objective: NAME`."""
+    called = r"\b(?:metric|objective|goal|target|score)\b(?:\s+\w+){0,2}\s*(?:is|:|=)?\s*[`*\"']*"
+    return re.search(rf"{called}{_spelled(name)}(?!\w)", line.text, re.I) is not None
 
 
 def _only_named(repo: Repository, training: Training) -> _Candidate | None:

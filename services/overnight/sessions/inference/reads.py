@@ -50,8 +50,10 @@ class Reads:
     pass_env: Finding | None
 
 
-def find_reads(repo: Repository, given: Mapping[str, Any], environ: Mapping[str, str]) -> Reads:
-    """Whatever is named by the code and is there."""
+def find_reads(
+    repo: Repository, given: Mapping[str, Any], environ: Mapping[str, str], *, may_come: bool
+) -> Reads:
+    """Whatever is named by the code and is there; may_come: or will be, when it is prepared."""
     variables = _variables(repo, environ)
     passed = Finding(
         value=[name for name, _ in variables], evidence=", ".join(place for _, place in variables)
@@ -62,7 +64,7 @@ def find_reads(repo: Repository, given: Mapping[str, Any], environ: Mapping[str,
     found: dict[str, str] = {}
     home = Path(environ["HOME"]) if environ.get("HOME") else None
     for script in repo.scripts:
-        for path, place in _of_script(script, home, environ):
+        for path, place in _of_script(script, home, environ, may_come=may_come):
             found.setdefault(path, place)
     for name, place in variables:
         found.setdefault(environ[name], place)
@@ -74,7 +76,7 @@ def find_reads(repo: Repository, given: Mapping[str, Any], environ: Mapping[str,
 
 
 def _of_script(
-    script: Script, home: Path | None, environ: Mapping[str, str]
+    script: Script, home: Path | None, environ: Mapping[str, str], *, may_come: bool
 ) -> Iterator[tuple[str, str]]:
     def line(match: re.Match[str]) -> str:
         return f"{script.file}:{script.text.count(chr(10), 0, match.end()) + 1}"
@@ -82,7 +84,7 @@ def _of_script(
     if home is not None:
         for match in _CACHE.finditer(script.text):
             name = match[1] or match[2]
-            if (home / ".cache" / name).is_dir():
+            if may_come or (home / ".cache" / name).is_dir():
                 yield f"~/.cache/{name}", line(match)
         for match in _HOME.finditer(script.text):
             path = (match[1] or match[2]).strip("/")

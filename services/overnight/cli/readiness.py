@@ -1,0 +1,152 @@
+"""doctor looks; setup and prepare are the only verbs that install or fetch, saying what first."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from overnight.cli import options, output, places
+from overnight.cli.numbers import whole
+from overnight.cli.options import HERE, AsJson
+
+if TYPE_CHECKING:
+    from overnight.sessions.preparing import Plan, Step
+    from overnight.sessions.readiness import Readiness
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="ask nothing")]
+SeqLen = Annotated[
+    int | None,
+    typer.Option(
+        "--seq-len",
+        parser=whole("--seq-len", 1),
+        metavar="N",
+        help="MAX_SEQ_LEN in prepare.py, before the first session",
+    ),
+]
+Agent = Annotated[str | None, typer.Option(help="a coding agent that must be there, e.g. claude")]
+
+
+def doctor(repo: options.Repo = HERE, agent: Agent = None, as_json: AsJson = False) -> None:
+    """Is everything ready? Looks only; each row that is not ok names its fix."""
+    from overnight.configuration import process_environ
+    from overnight.sessions.readiness import examine
+
+    found = examine(repo, process_environ(), agent=agent)
+    if as_json:
+        output.emit(found.plain())
+    else:
+        _report(found)
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+def setup(
+    repo: options.Repo = HERE, seq_len: SeqLen = None, yes: Yes = False, as_json: AsJson = False
+) -> None:
+    """Make the environment that the repository's own lock names. Says what first."""
+    from overnight.configuration import process_environ
+    from overnight.sessions.bindings import existing_folder
+    from overnight.sessions.preparing import carry_out, plan_setup, set_seq_len
+
+    environ = process_environ()
+    root = existing_folder(repo)
+    if seq_len is not None:
+        _note(set_seq_len(root, seq_len, environ), quiet=as_json)
+    plan = plan_setup(root, environ)
+    _ask(plan, yes=yes, quiet=as_json)
+    code = carry_out(plan, environ, lambda step: _announce(step, quiet=as_json))
+    _done("setup", plan, code, as_json=as_json, following=_after_setup(root, repo))
+
+
+def prepare(repo: options.Repo = HERE, yes: Yes = False, as_json: AsJson = False) -> None:
+    """Run the command that fetches the data, once: trusted, with network. Says what first."""
+    from overnight.configuration import process_environ
+    from overnight.contracts.errors import UsageError
+    from overnight.sessions.bindings import existing_folder
+    from overnight.sessions.inference import prepare_command
+    from overnight.sessions.preparing import carry_out_prepare, loaded, plan_prepare
+
+    environ = process_environ()
+    root = existing_folder(repo)
+    loop = loaded(root, environ)
+    bound = loop.config.prepare if loop is not None else None
+    argv = bound or prepare_command(root)
+    if argv is None:
+        raise UsageError(f"nothing to prepare: no `prepare:` and no prepare.py in {root}")
+    plan = plan_prepare(root, argv, environ)
+    _ask(plan, yes=yes, quiet=as_json)
+    session_root = loop.session_root if loop is not None else root / "sandbox"
+    code = carry_out_prepare(
+        plan, session_root, environ, lambda step: _announce(step, quiet=as_json)
+    )
+    following = "overnight run" if loop is not None else "overnight init"
+    _done("prepare", plan, code, as_json=as_json, following=_with(following, repo))
+
+
+def _report(found: Readiness) -> None:
+    for name, text in found.first.plain().items():
+        output.say(f"  {name:<12} {output.safe(text, 160)}")
+    output.say("")
+    for check in found.checks:
+        output.say(f"{check.status:<5} {check.name:<12} {output.safe(check.detail, 300)}")
+        if check.fix:
+            output.say(places.as_called(f"{'':<18} fix: {output.safe(check.fix, 300)}"))
+    failed = sum(check.status == "fail" for check in found.checks)
+    output.say("")
+    output.say(
+        f"{failed} to mend before a run" if failed else places.as_called("ready: overnight run")
+    )
+
+
+def _ask(plan: Plan, *, yes: bool, quiet: bool) -> None:
+    """Say what will be done; on a terminal, ask. Raises typer.Exit."""
+    for note in plan.notes:
+        _note(note, quiet=quiet)
+    if not plan.steps:
+        return
+    _note(f"will run in {plan.root}:", quiet=quiet)
+    for step in plan.steps:
+        _note(f"  {shlex.join(step.argv)}   # {step.why}", quiet=quiet)
+    asked = output.is_terminal() and sys.stdin.isatty() and not yes and not quiet
+    if asked and not typer.confirm("Go on?", default=True):
+        output.say("nothing was done")
+        raise typer.Exit(0)
+
+
+def _note(text: str, *, quiet: bool) -> None:
+    if not quiet:
+        output.say(output.safe(text, 500))
+
+
+def _announce(step: Step, *, quiet: bool) -> None:
+    _note(f"$ {shlex.join(step.argv)}", quiet=quiet)
+
+
+def _done(verb: str, plan: Plan, code: int, *, as_json: bool, following: str) -> None:
+    if as_json:
+        steps = [{"argv": list(step.argv), "why": step.why} for step in plan.steps]
+        output.emit({"ok": code == 0, "verb": verb, "code": code, "steps": steps})
+    elif code == 0:
+        output.say(places.as_called(f"{verb} done   next: {following}"))
+    else:
+        output.fail(f"{verb}: that command ended with {code}: mend what it says, then try again")
+    if code != 0:
+        raise typer.Exit(1)
+
+
+def _after_setup(root: Path, repo: Path) -> str:
+    """One hint: data first, else bindings, else the baseline."""
+    from overnight.configuration import LOOP_FILE
+
+    if not (root / LOOP_FILE).exists():
+        prepares = (root / "prepare.py").exists()
+        return _with("overnight prepare" if prepares else "overnight init", repo)
+    return f"{_with('overnight once', repo)}  (the baseline: metric and peak VRAM)"
+
+
+def _with(command: str, repo: Path) -> str:
+    return command if repo == HERE else f"{command} {shlex.quote(str(repo))}"
