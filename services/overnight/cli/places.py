@@ -13,8 +13,8 @@ from pathlib import Path
 
 #: `overnight VERB` in a sentence of ours, be it a hint or an error's fix.
 _CALL = re.compile(
-    r"(?<![\w/.-])overnight (?=(?:demo|init|doctor|setup|prepare|once|run|status|watch|results|show|diff"
-    r"|log|wait|pause"
+    r"(?<![\w/.-])overnight (?=(?:demo|init|doctor|setup|prepare|once|run|status|watch"
+    r"|results|show|diff|log|wait|pause"
     r"|resume|drain|stop|steer|approve|reject|up|down|verify|ledger|deadletter|bench|apply"
     r"|report|program|weights|clean|runs|migrate|--help)\b)"
 )
