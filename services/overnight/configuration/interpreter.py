@@ -40,7 +40,7 @@ def resolve_command(repo: Path, config: LoopConfig, environ: Mapping[str, str]) 
     Raises:
         UsageError: no such program, a broken environment, or uv without one.
     """
-    words = _without_uv(config.run_cmd)
+    words = without_uv(config.run_cmd)
     python, origin = find_python(repo, config.python, environ)
     program = words[0]
     if _PYTHON.match(program):
@@ -115,12 +115,16 @@ def _in_environment(folder: Path) -> Path | None:
     return python.absolute()
 
 
-def _without_uv(command: tuple[str, ...]) -> tuple[str, ...]:
-    """`uv run [flags] X ...` as the command that uv would start in the environment as it is."""
+def without_uv(command: tuple[str, ...], key: str = "run_cmd") -> tuple[str, ...]:
+    """`uv run [flags] X ...` as the command that uv would start in the environment as it is.
+
+    Raises:
+        UsageError: names *key*; another use of uv.
+    """
     if command[0] != "uv":
         return command
     if command[1:2] != ("run",):
-        raise UsageError("run_cmd: only `uv run COMMAND` of uv is understood")
+        raise UsageError(f"{key}: only `uv run COMMAND` of uv is understood")
     rest = list(command[2:])
     while rest and rest[0] in UV_FLAGS:
         rest.pop(0)
@@ -130,7 +134,7 @@ def _without_uv(command: tuple[str, ...]) -> tuple[str, ...]:
         return ("python", *rest)
     if not rest or rest[0].startswith("-"):
         shown = rest[0] if rest else "nothing to run"
-        raise UsageError(f"run_cmd: uv run {shown}: not understood; write the command without uv")
+        raise UsageError(f"{key}: uv run {shown}: not understood; write the command without uv")
     return ("python", *rest) if rest[0].endswith(".py") else tuple(rest)
 
 

@@ -14,8 +14,9 @@ from pydantic import ValidationError
 
 from overnight.configuration import paths
 from overnight.configuration.command import split_command
+from overnight.configuration.interpreter import without_uv
 from overnight.configuration.yaml_file import shown
-from overnight.contracts.errors import ConfigError
+from overnight.contracts.errors import ConfigError, UsageError
 from overnight.contracts.loop import CommandSource, JsonSource, LoopConfig
 from overnight.contracts.untrusted import one_line
 
@@ -183,6 +184,10 @@ def _check_written(config: LoopConfig, source: JsonSource, repo: Path, where: st
 
 
 def _check_frozen(config: LoopConfig, argv: tuple[str, ...], repo: Path, where: str) -> None:
+    try:
+        argv = without_uv(argv, where)
+    except UsageError as error:
+        raise ConfigError(str(error)) from error
     paths.check_command_files(repo, argv, where)
     modules = [word for option, word in pairwise(argv) if option == "-m"]
     named = {str(Path(word)) for word in argv}

@@ -11,10 +11,9 @@ from overnight.contracts.loop import (
     CommandSource,
     Constraint,
     EnvName,
-    JsonSource,
     MetricName,
-    RegexSource,
     RelativePath,
+    Source,
 )
 from overnight.contracts.status import Status, Trust
 from overnight.contracts.wire import Wire
@@ -57,7 +56,7 @@ class ExperimentJob(Wire):
     tree_digest: Digest  #: content digest of the exported tree
     run_cmd: Annotated[tuple[str, ...], Field(min_length=1)]
     metric: MetricName
-    source: Literal["stdout_line"] | RegexSource | JsonSource | CommandSource = "stdout_line"
+    source: Source = "stdout_line"
     constraints: tuple[Constraint, ...] = ()  #: measured, judged by the policy
     guard: Argv | None = None  #: run after a scored run that may be kept
     guard_unless_worse_than: float | None = None  #: metric; None: always

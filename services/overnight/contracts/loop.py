@@ -51,12 +51,15 @@ class CommandSource(Wire):
     command: Argv
 
 
+Source = Literal["stdout_line"] | RegexSource | JsonSource | CommandSource
+
+
 class MetricSpec(Wire):
     """The one number that is optimised and where it is read."""
 
     name: MetricName
     direction: Direction = Direction.MINIMIZE
-    source: Literal["stdout_line"] | RegexSource | JsonSource | CommandSource = "stdout_line"
+    source: Source = "stdout_line"
     target: float | None = None
 
     def better(self, value: float, than: float) -> bool:

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from overnight.configuration.interpreter import without_uv
 from overnight.contracts import rows, wire
 from overnight.contracts.experiment import Decision, ExperimentJob, ExperimentResult
+from overnight.contracts.loop import CommandSource, Source
 from overnight.contracts.rows import LedgerMessage
 from overnight.contracts.status import GAVE_UP, ControlAction, Direction, RowKind, Status
 from overnight.ledger.fold import OURSELVES, SessionState
@@ -49,9 +51,9 @@ def job_for(state: SessionState, experiment_id: int, launch: Launch) -> Experime
         run_cmd=launch.argv,
         metric=config.metric.name,
         maximize=config.metric.direction is Direction.MAXIMIZE,
-        source=config.metric.source,
+        source=_startable(config.metric.source),
         constraints=config.constraints,
-        guard=config.guard,
+        guard=without_uv(config.guard) if config.guard else None,
         guard_unless_worse_than=_worst_guarded(state) if config.guard else None,
         editable_files=config.editable_files,
         frozen_files=None if isinstance(config.frozen_files, str) else config.frozen_files,
@@ -70,6 +72,13 @@ def job_for(state: SessionState, experiment_id: int, launch: Launch) -> Experime
         plausible_max=config.plausible.max,
         seed=config.seed,
     )
+
+
+def _startable(source: Source) -> Source:
+    """The metric's command as a sandbox can start it, which has no uv."""
+    if isinstance(source, CommandSource):
+        return CommandSource(command=without_uv(source.command))
+    return source
 
 
 def _worst_guarded(state: SessionState) -> float | None:
@@ -130,7 +139,7 @@ def own_result(
 
 def pause_message(state: SessionState, why: str) -> LedgerMessage:
     """The orchestrator pauses the session by itself. Keyed by the row it rests on."""
-    control = rows.Control(action=ControlAction.PAUSE, by=SENDER, why=why[:500])
+    control = rows.Control(action=ControlAction.PAUSE, by=SENDER, why=why[:2000])
     return _message(RowKind.CONTROL, f"control:auto-pause:{state.seq}", control, None)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from overnight.contracts.experiment import Claim
-from overnight.contracts.loop import CommandSource, Constraint, JsonSource, RegexSource
+from overnight.contracts.loop import Constraint, RegexSource, Source
 from overnight.contracts.untrusted import one_line, strip_escapes
 from overnight.runner.lines import LINE_BYTES, TAIL_LINES, OutputLines
 from overnight.runner.patterns import ON_STDERR, SLOW, Patterns
@@ -34,8 +34,6 @@ MULTIPLE = "multiple_metric_lines"  #: flag: several different values, the summa
 BEFORE_RULE = "metric_before_rule"  #: flag: only above the last `---`, where it does not count
 
 _PAIR = re.compile(rb"[ \t]*([A-Za-z_][A-Za-z0-9_./@-]{0,63})[ \t]*:(.*)", re.DOTALL)
-
-Source = RegexSource | JsonSource | CommandSource | str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from overnight.contracts.experiment import Claim, ExperimentJob
 from overnight.contracts.loop import Plausible
 from overnight.contracts.status import SUSPENDED, Gate, Status
 from overnight.contracts.untrusted import one_line
+from overnight.runner.offline import WANTED_NETWORK, wanted
 from overnight.runner.parse import BEFORE_RULE, Parsed
 from overnight.runner.values import AMBIGUOUS, NO_METRIC, NONFINITE
 
@@ -53,6 +54,8 @@ _BY_TYPE = {
     "OutOfMemoryError": "oom",
     "FloatingPointError": NONFINITE,
 }
+#: Of a crash that a want of the network may be behind.
+_MAYBE_OFFLINE = frozenset({"exit_code", "import", NO_METRIC})
 #: Launchers that only pass on that something below them failed.
 _WRAPPERS = frozenset(
     {"ChildFailedError", "CalledProcessError", "ProcessExitedException", "SystemExit"}
@@ -109,6 +112,10 @@ def classify(
     verdict = _suspended(execution) or _verdict(execution, parsed, job, words, phase)
     if verdict.status is Status.SCORED and plausible is not None:
         verdict = _held(verdict, plausible)
+    if verdict.reason in _MAYBE_OFFLINE and job.network == "none" and execution.isolation != "none":
+        advice = wanted(parsed.error_tail, words)
+        if advice is not None:
+            verdict = replace(verdict, detail=advice, flags=(*verdict.flags, WANTED_NETWORK))
     flags, claims = (*parsed.flags, *verdict.flags), parsed.claims
     if verdict.status not in HOLDABLE and parsed.raw is not None:
         claims = (*claims, Claim(name=job.metric, value=parsed.raw))

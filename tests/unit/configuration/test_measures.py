@@ -153,6 +153,8 @@ def test_a_guard_is_split_like_the_run_command(repo: Path) -> None:
         ("python -m train", "train.py is editable"),
         ("python nothing.py", "nothing.py does not exist"),
         ("5", "must be a list, not 5"),
+        ("uv run train.py", "train.py is editable"),
+        ("uv pip list", "only `uv run COMMAND` of uv is understood"),
     ],
 )
 def test_a_wrong_guard_is_one_line_with_the_fix(repo: Path, guard: str, words: str) -> None:
