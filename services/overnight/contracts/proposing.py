@@ -63,14 +63,17 @@ class History:
     strategy: Strategy = Strategy.NORMAL
     degradations: int = 0  #: decided candidates in a row that were worse
     since_keep: int = 0  #: decided candidates since the last keep
-    repair: Crash | None = None  #: set: mend this, or return None from `repair`
+    repair: Crash | None = None  #: what just crashed; mend it, or go on to another idea
 
 
 class Proposer(Protocol):
     """Suggests edits. Reached by entry-point name in the group `overnight.proposers`.
 
     Built as `factory(options: dict[str, object]) -> Proposer`; a bad option raises ConfigError.
-    One that can mend a crashed idea reads `history.repair`; its proposal then carries `repairs`.
+    One that can mend a crashed idea has `repairs = True` as an attribute. Then `history.repair`
+    may be set: it answers with whole files on top of `history.repair.files` and with `repairs`
+    set to that crash, or with another idea as always; then the crash stands. Without the
+    attribute it is never set.
     """
 
     name: str

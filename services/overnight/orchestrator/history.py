@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from overnight.contracts.proposing import History, Past
+from overnight.contracts.proposing import Crash, History, Past
+from overnight.contracts.status import Strategy
 from overnight.ledger.fold import BY_PERSON, ExperimentState, SessionState
+from overnight.orchestrator import strategy
+from overnight.orchestrator.strategy import Plan
 
 STEERING_CHARS = 16_000  #: of all advice that travels; older advice is left out first
 
 
 def history(
-    state: SessionState, parent_files: dict[str, str], program: str | None = None
+    state: SessionState,
+    parent_files: dict[str, str],
+    program: str | None = None,
+    *,
+    asked: Plan | None = None,
+    repair: Crash | None = None,
 ) -> History:
-    """All that happened, with the editable files of the incumbent's tree."""
+    """All that happened, with the editable files of the tree that is to be edited.
+
+    asked: how to search next; None: as usual, from the incumbent. repair: what may be mended.
+    """
     assert state.config is not None and state.opened is not None  # opened
     baseline, best = state.metric_of(1), state.metric_of(state.incumbent)
     assert baseline is not None and best is not None and state.incumbent is not None
@@ -29,6 +40,11 @@ def history(
         starting_hypothesis=state.config.research.starting_hypothesis,
         steering=_steering(state),
         program=program,
+        parent=asked.parent if asked else state.incumbent,
+        strategy=asked.strategy if asked else Strategy.NORMAL,
+        degradations=len(strategy.degradations(state)),
+        since_keep=len(strategy.since_keep(state)),
+        repair=repair,
     )
 
 
@@ -65,4 +81,8 @@ def _past(experiment: ExperimentState) -> Past:
         runtime_s=final.runtime_s if final else None,
         log_tail=final.log_tail if final else "",
         measures=final.measures if final else {},
+        analysis=proposed.analysis,
+        lines_added=proposed.lines_added,
+        lines_removed=proposed.lines_removed,
+        repairs=proposed.repairs,
     )

@@ -11,13 +11,16 @@ import structlog
 from overnight.contracts import rows
 from overnight.contracts.errors import EditRejectedError, ProposerError, UsageError
 from overnight.contracts.experiment import Proposal
-from overnight.contracts.proposing import Proposer
-from overnight.contracts.status import Role
+from overnight.contracts.proposing import Crash, Proposer
+from overnight.contracts.status import ENVIRONMENT, Role, Strategy
 from overnight.faultpoints import Step, reach
-from overnight.ledger.fold import SessionState
+from overnight.ledger.fold import ExperimentState, SessionState
+from overnight.orchestrator import strategy
 from overnight.orchestrator.codesize import code_lines
 from overnight.orchestrator.history import history
+from overnight.orchestrator.policy.environment import CHECKS, SIGNATURE, Suspicion
 from overnight.orchestrator.ports import TreePort
+from overnight.orchestrator.strategy import Mendable, Plan
 
 log = structlog.get_logger()
 
@@ -45,24 +48,85 @@ class Proposing:
             code_lines=self._code_lines(opening.base_commit, {}),
         )
 
+    def rerun(self, state: SessionState, experiment_id: int, suspicion: Suspicion) -> rows.Proposed:
+        """The incumbent again, since ideas crash alike."""
+        assert state.incumbent is not None  # ideas were tried
+        best = state.experiments[state.incumbent].proposed
+        what = f"experiment {best.id} again: {len(suspicion.ids)} ideas in a row crashed alike"
+        return rows.Proposed(
+            id=experiment_id,
+            role=Role.REPLICATE,
+            of=best.id,
+            parent=best.id,
+            commit=best.commit,
+            tree_digest=best.tree_digest,
+            branch=self.trees.branch_for(experiment_id, what),
+            hypothesis=what,
+            proposer="orchestrator",
+            seen_seq=state.seq,
+            code_lines=best.code_lines,
+            details={CHECKS: list(suspicion.ids), SIGNATURE: suspicion.signature},
+        )
+
     def idea(self, state: SessionState, experiment_id: int) -> rows.Proposed | None:
-        """The proposer's next idea; None when it has nothing left."""
-        incumbent = state.experiments[state.incumbent or 1].proposed
-        assert incumbent.commit is not None  # an incumbent ran
-        files = self.trees.files_of(incumbent.commit)
-        try:
-            proposal = self.proposer.propose(history(state, files, self.program))
-        except ProposerError as error:
-            log.info("proposer_exhausted", reason=str(error))
-            return None
-        return self.candidate(state, experiment_id, proposal)
+        """The proposer's next idea; None when it has nothing left.
+
+        A proposer with `repairs = True` is shown a crashed idea: it mends it, or goes on to
+        another idea, and then the crash stands.
+        """
+        mends = getattr(self.proposer, "repairs", False) is True
+        found = strategy.mendable(state) if mends else None
+        fields: dict[str, Any] = {"asked_to_mend": found.crash.id} if found is not None else {}
+        usual = Plan(Strategy.NORMAL, state.incumbent or 1)
+        ways = [(strategy.plan(state), found)]
+        if found is not None or ways[0][0].strategy is Strategy.REWIND:
+            ways.append((usual, None))  # nothing left back there, but perhaps here
+        for asked, crash in ways:
+            try:
+                proposal = self._asked(state, asked, crash)
+            except ProposerError as error:
+                log.info("proposer_exhausted", reason=str(error))
+                continue
+            if crash is not None and proposal.repairs == crash.crash.id:
+                proposal = self._on_the_crashed(crash.crash, proposal)
+                fields["repairs"] = crash.crash.id
+            else:
+                fields["strategy"] = asked.strategy
+                if asked.parent != state.incumbent:
+                    proposal = proposal.model_copy(update={"parent": asked.parent})
+            return self.candidate(state, experiment_id, proposal, fields)
+        return None
+
+    def _asked(self, state: SessionState, asked: Plan, found: Mendable | None) -> Proposal:
+        files = self.trees.files_of(_commit(state.experiments[asked.parent]))
+        repair = None
+        if found is not None and found.crash.final is not None:
+            repair = Crash(
+                id=found.crash.id,
+                files=self.trees.files_of(_commit(found.crash)),
+                log_tail=found.crash.final.log_tail or found.crash.final.detail,
+                tries_left=found.tries_left,
+            )
+        told = history(state, files, self.program, asked=asked, repair=repair)
+        return self.proposer.propose(told)
+
+    def _on_the_crashed(self, crash: ExperimentState, proposal: Proposal) -> Proposal:
+        """The whole idea again, mended: on the same parent, so that its diff shows all of it."""
+        files = {**self.trees.files_of(_commit(crash)), **proposal.changes}
+        return proposal.model_copy(update={"changes": files, "parent": crash.proposed.parent})
 
     def candidate(
-        self, state: SessionState, experiment_id: int, proposal: Proposal
+        self,
+        state: SessionState,
+        experiment_id: int,
+        proposal: Proposal,
+        fields: Mapping[str, Any],
     ) -> rows.Proposed:
-        """*proposal* as a tree that is stored and pinned, or as a rejection."""
-        parent = state.experiments[proposal.parent].proposed
-        assert parent.commit is not None  # proposers build on what ran
+        """*proposal* as a tree that is stored and pinned, or as a rejection.
+
+        fields: what else its row says.
+        """
+        commit = _commit(state.experiments[proposal.parent])
         common: dict[str, Any] = {
             "id": experiment_id,
             "role": Role.CANDIDATE,
@@ -73,9 +137,10 @@ class Proposing:
             "proposer": proposal.proposer,
             "seen_seq": state.seq,
             "details": proposal.details,
+            **fields,
         }
         try:
-            tree = self.trees.write(experiment_id, parent.commit, proposal, _tried(state))
+            tree = self.trees.write(experiment_id, commit, proposal, _tried(state))
             reach(Step.ORCHESTRATOR_TREE)
         except EditRejectedError as error:
             refused = {"commit": None, "tree_digest": None, "rejection": error.reason}
@@ -87,7 +152,7 @@ class Proposing:
             "lines_added": tree.lines_added,
             "lines_removed": tree.lines_removed,
             "places": tree.places,
-            "code_lines": self._code_lines(parent.commit, proposal.changes),
+            "code_lines": self._code_lines(commit, proposal.changes),
         }
         return rows.Proposed.model_validate({**common, **written})
 
@@ -99,10 +164,22 @@ class Proposing:
             return None
 
 
+def _commit(experiment: ExperimentState) -> str:
+    commit = experiment.proposed.commit
+    assert commit is not None  # proposers build on what ran
+    return commit
+
+
 def _tried(state: SessionState) -> dict[str, int]:
-    """Tree digest -> the first experiment that had it."""
+    """Tree digest -> the first experiment that had it.
+
+    What a broken environment ended may be proposed again: nothing is known of it.
+    """
     tried: dict[str, int] = {}
     for experiment in state.experiments.values():
+        said = experiment.decision
+        if said is not None and said.reason == ENVIRONMENT:
+            continue
         if experiment.proposed.tree_digest is not None:
             tried.setdefault(experiment.proposed.tree_digest, experiment.id)
     return tried

@@ -12,9 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from overnight.contracts.experiment import ExperimentResult
 from overnight.contracts.rows import GENESIS, Ack
-from overnight.contracts.status import FREE_SUSPENSIONS, RowKind
+from overnight.contracts.status import ENVIRONMENT, FREE_SUSPENSIONS, Role, RowKind, Status
 from overnight.ledger import chain
-from overnight.ledger.fold import SessionState, is_final
+from overnight.ledger.fold import RunState, SessionState, is_final
+from overnight.orchestrator.policy.environment import checked, failed
 from overnight.sessions.verify import _Replay
 from tests.unit.orchestrator.world import World
 
@@ -27,7 +28,7 @@ class Protocol(RuleBasedStateMachine):
     def new_world(self, **asked: int) -> World:
         return World(**asked)
 
-    @initialize(experiments=st.integers(0, 5), max_attempts=st.sampled_from([3, 50]))
+    @initialize(experiments=st.integers(0, 6), max_attempts=st.sampled_from([3, 50]))
     def begin(self, experiments: int, max_attempts: int) -> None:
         self.world = self.new_world(experiments=experiments, max_attempts=max_attempts)
         self.asked, self.max_attempts = experiments, max_attempts
@@ -40,6 +41,22 @@ class Protocol(RuleBasedStateMachine):
             self.world.step_recorder()
             self.world.step_runner(0)
             self.world.step_runner(1, metric=0.9)
+
+    @rule(steps=st.integers(5, 60), mended=st.booleans())
+    def nothing_runs_for_a_while(self, steps: int, mended: bool) -> None:
+        """Nothing but the baseline, or there would be no session."""
+        for step in range(steps):
+            self.world.step_orchestrator()
+            self.world.step_recorder()
+            for index in range(2):
+                job = self.world.runners[index].job
+                works = (mended and step > 30) or (job is not None and job.id == 1)
+                self.world.step_runner(index, outcome="scored" if works else "crash")
+
+    @rule()
+    def somebody_goes_on(self) -> None:
+        if self.world.writer.state.run_state is RunState.PAUSED:
+            self.world.wish("resume")
 
     @rule()
     def orchestrator(self) -> None:
@@ -163,11 +180,23 @@ class Protocol(RuleBasedStateMachine):
         assert all(e.decision is not None for e in state.experiments.values())
         assert all(not r.refused for r in self.world.runners)
         if state.incumbent is not None:
+            ideas = [e for e in state.experiments.values() if e.proposed.role is Role.CANDIDATE]
+            lost = [e for e in ideas if e.decision and e.decision.reason == ENVIRONMENT]
             assert state.candidates == self.asked
-            assert len(finals) == self.asked + 1
+            assert len(finals) == self.asked + 1 + len(state.replicates) + len(lost)
+            for number in state.replicates:
+                self.check_the_re_run(state, number)
         else:
             assert state.closed is not None
             assert state.closed.outcome == "baseline_failed"
+
+    def check_the_re_run(self, state: SessionState, number: int) -> None:
+        """It failed, and so the crashes that it was to explain are no crashes; or it did not."""
+        re_run = state.experiments[number]
+        ids, _ = checked(re_run)
+        assert len(ids) >= 3
+        infra = {state.experiments[i].status is Status.INFRA for i in ids}
+        assert infra == {failed(re_run)}, (number, ids)
 
 
 Protocol.TestCase.settings = settings(

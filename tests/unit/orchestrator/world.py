@@ -18,7 +18,7 @@ from overnight.contracts.proposing import History
 from overnight.contracts.rows import Ack, LedgerMessage, Row
 from overnight.contracts.status import RowKind
 from overnight.ledger import chain
-from overnight.ledger.fold import SessionState
+from overnight.ledger.fold import RunState, SessionState
 from overnight.orchestrator.jobs import Launch
 from overnight.orchestrator.planning import Bounds, Fence, prefetch
 from overnight.orchestrator.ports import Look, Ports, Tree
@@ -227,6 +227,8 @@ class World:
             job, runner.job = runner.job, None
             runner.ran += 1
             score: dict[str, object] = {"metric": metric} if outcome == "scored" else {}
+            if outcome == "crash":
+                score = {"reason": "import", "signature": "import:train.py:1"}
             if outcome == "suspended":
                 outcome, score = "infra", {"reason": "suspended"}
             runner.post(job, status=outcome, **score)
@@ -355,6 +357,8 @@ class World:
         for _ in range(limit):
             if self.orchestrator.outcome is not None:
                 return
+            if self.writer.state.run_state is RunState.PAUSED and not self.stream:
+                self.wish("resume")  # a person read why, and mended it
             self.step_orchestrator()
             self.step_recorder()
             for index in range(len(self.runners)):

@@ -11,6 +11,7 @@ from overnight.contracts.status import Role, Status
 from overnight.ledger.fold import ExperimentState, SessionState
 
 IN_A_ROW = 3  #: ideas that crash alike before the incumbent is run again
+FIRST_VERSION = 2  #: of the policy that knows of it
 CHECKS, SIGNATURE = "checks", "signature"  #: in the details of the re-run
 
 
@@ -28,6 +29,8 @@ def suspicion(state: SessionState) -> Suspicion | None:
 
     The tries to mend one idea count as one.
     """
+    if not _judges(state):
+        return None
     ids: list[int] = []
     ideas: set[int] = set()
     signature: str | None = None
@@ -100,7 +103,7 @@ def blamed(state: SessionState, experiment: ExperimentState) -> bool:
 def overturned(state: SessionState) -> ExperimentState | None:
     """One whose crash still stands, though the environment is to blame for it."""
     re_run = next((state.experiments[i] for i in reversed(state.replicates)), None)
-    if re_run is None or not failed(re_run):
+    if re_run is None or not failed(re_run) or not _judges(state):
         return None
     ids, _ = checked(re_run)
     for number in range(min(ids, default=re_run.id), re_run.id):
@@ -116,6 +119,11 @@ def checked(re_run: ExperimentState) -> tuple[tuple[int, ...], str | None]:
     if not isinstance(ids, list) or not isinstance(signature, str):
         return (), None
     return tuple(i for i in ids if isinstance(i, int) and 0 < i < re_run.id), signature
+
+
+def _judges(state: SessionState) -> bool:
+    """Version 1 of the policy takes no crash back."""
+    return state.opened is not None and state.opened.policy_version >= FIRST_VERSION
 
 
 def _is_idea(experiment: ExperimentState) -> bool:
