@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from overnight.cli.output import Outlet, as_json
@@ -35,6 +36,8 @@ class JsonView:
         )
         for note in head.notes:
             self._line(event="note", text=note)
+        if head.estimate is not None:
+            self._line(event="estimate", **asdict(head.estimate))
 
     def ready(self, ready: Ready) -> None:
         """Once."""

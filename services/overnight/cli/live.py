@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from rich.text import Text
 
 from overnight.cli import output, places, words
+from overnight.cli.expectation import estimate_lines
 from overnight.cli.summary import Ending, ending_lines
 from overnight.cli.view import Head, Ready
 from overnight.contracts.experiment import Decision, ExperimentResult
@@ -48,6 +49,9 @@ class LiveView:
         self._past = _past(head, words.columns(output.width()))
         for note in head.notes:
             self._say(places.as_called(f"note: {output.safe(note)}"))
+        if head.estimate is not None and not head.lines:
+            for line in estimate_lines(head.estimate):
+                self._say(line)
 
     def ready(self, ready: Ready) -> None:
         """All services work: what isolates the candidates, in one line; then the table begins."""

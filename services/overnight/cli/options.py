@@ -16,12 +16,21 @@ Tag = Annotated[str | None, typer.Argument(help="which session; default: the one
 Dir = Annotated[
     Path, typer.Option("--dir", help="the session's folder, or a repository that holds one")
 ]
+OfTag = Annotated[str | None, typer.Option("--tag", help="which session; default: the one there")]
 AsJson = Annotated[bool, typer.Option("--json", help="for scripts")]
 Which = Annotated[str, typer.Argument(metavar="ID", help="an experiment's number, or: best")]
 Repo = Annotated[Path, typer.Argument(help="the repository")]
 
 #: Of a run. Each is None when it is not given, so that the files decide.
 RunTag = Annotated[str | None, typer.Option("--tag", help="session's name; default: today's")]
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="TAG[/ID]",
+        help="begin a new --tag with the best of that session, or with its experiment ID",
+    ),
+]
 Maximum = Annotated[
     int | None,
     typer.Option(

@@ -19,6 +19,7 @@ from overnight.contracts.errors import OvernightError
 from overnight.contracts.rows import SessionClosed
 from overnight.ledger.fold import SessionState
 from overnight.ledger.stamp import local_day
+from overnight.sessions.limits import estimate
 from overnight.sessions.opening import Opened, Request, open_session
 from overnight.sessions.supervisor import Supervisor, Watcher
 from overnight.sessions.verify import verify
@@ -34,6 +35,7 @@ class Wish:
     flags: Mapping[str, object]
     as_json: bool
     tag: str | None = None
+    source: str | None = None  #: TAG or TAG/ID that a new session begins with
     words: tuple[str, ...] = ()  #: flags to give again, so that it goes on as it is
     track: Path | None = None
     description: str = ""
@@ -51,6 +53,7 @@ def carry_out(wish: Wish) -> int:
             environ=environ,
             track=wish.track,
             tag=wish.tag,
+            source=wish.source,
             description=wish.description,
             today=local_day(),
         )
@@ -129,6 +132,7 @@ def _head(opened: Opened, wish: Wish) -> Head:
         best=opened.state.metric_of(opened.state.incumbent),
         branch=opened.opening.session.branch,
         notes=opened.notes,
+        estimate=estimate(opened.config, opened.state, opened.opening.runners),
     )
     repo = places.shown(Path(opened.opening.repo), here)
     beside = wish.tag is not None and opened.files.root.name.endswith(f"-{wish.tag}")

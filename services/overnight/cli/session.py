@@ -22,6 +22,7 @@ def run(
     context: typer.Context,
     repo: options.Repo = HERE,
     tag: options.RunTag = None,
+    source: options.From = None,
     maximum: options.Maximum = None,
     hours: options.Hours = None,
     description: options.Description = "",
@@ -52,10 +53,11 @@ def _wish(context: typer.Context) -> Wish:
     repo = given["repo"]
     assert isinstance(repo, Path)
     flags = {key: given[name] for name, (key, _) in FLAGS.items()}
-    tag, fd = given["tag"], given["ready_fd"]
+    tag, source, fd = given["tag"], given["source"], given["ready_fd"]
     return Wish(
         repo=repo,
         tag=tag if isinstance(tag, str) else None,
+        source=source if isinstance(source, str) else None,
         words=tuple(_words(context, FLAGS)),
         track=track_of(repo),
         flags=flags,
@@ -75,14 +77,14 @@ FLAGS = {
     "gate": ("gate", "--gate"),
     "seed": ("seed", "--seed"),
 }
-WORDS = (*FLAGS, "tag", "description")
+WORDS = (*FLAGS, "tag", "source", "description")
 
 
 def _words(context: typer.Context, names: Iterable[str]) -> list[str]:
     """What was given of *names*, as words for another `run`."""
     found = []
     named = {name: flag for name, (_, flag) in FLAGS.items()}
-    flags = {**named, "tag": "--tag", "description": "--desc"}
+    flags = {**named, "tag": "--tag", "source": "--from", "description": "--desc"}
     for name in names:
         value = context.params[name]
         if value not in (None, ""):

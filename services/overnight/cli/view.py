@@ -10,6 +10,7 @@ from typing import Protocol
 from overnight.contracts.rows import Row, SessionClosed
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import SessionState
+from overnight.sessions.limits import Estimate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +54,7 @@ class Head:
     best: float | None = None
     branch: str | None = None
     notes: tuple[str, ...] = ()
+    estimate: Estimate | None = None
     lines: tuple[str, ...] = ()  #: in place of the usual first lines
     ready_lines: Callable[[Ready], tuple[str, ...]] = _sandbox_line
     done_prefix: str = ""

@@ -7,6 +7,7 @@ from statistics import median
 from overnight.contracts.loop import LoopConfig
 from overnight.contracts.status import Gate, Status
 from overnight.ledger.fold import SessionState
+from overnight.orchestrator.caps import experiment_caps, tightest
 
 BASELINE_SECONDS = 1800.0  #: a baseline without any other deadline
 BACKSTOP_BUDGETS = 10.0  #: cpu_time: wall backstop in budgets ...
@@ -18,8 +19,20 @@ def deadlines(config: LoopConfig, state: SessionState) -> tuple[float, float | N
 
     `time`: kill_factor x budget plus graces. `cpu_time`: the same in CPU-seconds, with the wall
     clock only as a backstop. `epochs` and `steps`: kill_factor x the baseline's wall time.
-    deadline_seconds, when set, is the wall clock in every gate.
+    deadline_seconds, when set, is the wall clock in every gate. What one experiment may cost bounds
+    the wall clock in all of them.
     """
+    wall, cpu = _by_gate(config, state)
+    cap = tightest(experiment_caps(config))
+    return (wall if cap is None else min(wall, cap.seconds)), cpu
+
+
+def worst_seconds(config: LoopConfig) -> float:
+    """Wall clock that an experiment may take by its gate alone, before anything was measured."""
+    return _by_gate(config, SessionState())[0]
+
+
+def _by_gate(config: LoopConfig, state: SessionState) -> tuple[float, float | None]:
     graces = config.startup_grace + config.eval_grace
     granted = config.kill_factor * config.budget + graces
     if config.gate is Gate.TIME:

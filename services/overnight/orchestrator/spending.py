@@ -9,42 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from overnight.contracts.loop import LoopConfig
 from overnight.ledger.fold import SessionState
+from overnight.orchestrator.caps import Cap, session_caps, tightest
 from overnight.orchestrator.deadlines import deadlines
-
-HOUR = 3600.0
-
-
-@dataclass(frozen=True)
-class Cap:
-    """The tighter one of limits.gpu_hours and limits.usd."""
-
-    key: str  #: as it stands in loop.run.yaml
-    seconds: float  #: device-seconds
-    usd_per_hour: float | None  #: of a limit in money
-
-    def told(self, seconds: float) -> str:
-        """That much device time as this limit counts it: `0.25` (device-hours), `1.20 usd`."""
-        hours = seconds / HOUR
-        return f"{hours:.3g} h" if self.usd_per_hour is None else f"{hours * self.usd_per_hour:.2f}"
-
-
-def price(config: LoopConfig) -> float | None:
-    """What a device-hour costs in usd; None: nobody said."""
-    return config.pools["default"].usd_per_hour
-
-
-def cap(config: LoopConfig) -> Cap | None:
-    """How much device time the session may take; None: any."""
-    limits, usd_per_hour = config.policy.limits, price(config)
-    caps = []
-    if limits.gpu_hours is not None:
-        caps.append(Cap("policy.limits.gpu_hours", limits.gpu_hours * HOUR, None))
-    if limits.usd is not None and usd_per_hour:
-        seconds = limits.usd / usd_per_hour * HOUR
-        caps.append(Cap("policy.limits.usd", seconds, usd_per_hour))
-    return min(caps, key=lambda found: found.seconds, default=None)
 
 
 @dataclass(frozen=True)
@@ -69,7 +36,7 @@ class Budget:
 def budget(state: SessionState) -> Budget | None:
     """How the session stands against its cap; None: it has none."""
     assert state.config is not None  # opened
-    limit = cap(state.config)
+    limit = tightest(session_caps(state.config))
     if limit is None:
         return None
     open_attempts = (state.experiments[i].open_attempt for i in state.running)

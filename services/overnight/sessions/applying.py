@@ -216,7 +216,8 @@ class _Homecoming:
 
     def _own_edits(self, where: homecoming.Target) -> tuple[Files, tuple[str, ...]]:
         """The user's uncommitted edits that candidates ran with, where a new branch needs them."""
-        if self.opened.branch is not None or self.opened.base_head is None:
+        clean = self.opened.branch is not None and self.opened.origin is None
+        if clean or self.opened.base_head is None:
             return {}, ()  # `branches` refuses a dirty tree
         began = homecoming.commit_named(self.home, self.opened.base_head)
         if began is None:

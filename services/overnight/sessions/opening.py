@@ -7,22 +7,24 @@ import secrets
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 
 from overnight import __version__
 from overnight.configuration import (
+    PROGRAM_FILE,
     ResolvedLoop,
     changed_track_keys,
     config_digest,
+    program_of,
     redis_source,
     resolve_command,
     resolve_loop,
     track_digest,
 )
 from overnight.contracts import wire
-from overnight.contracts.errors import InfrastructureError, LedgerError, UsageError
+from overnight.contracts.errors import ConfigError, InfrastructureError, LedgerError, UsageError
 from overnight.contracts.loop import LoopConfig
 from overnight.contracts.rows import Opening, SessionOpened
 from overnight.faultpoints import Step, reach
@@ -32,15 +34,15 @@ from overnight.ledger.head import head_problem, read_head
 from overnight.ledger.identity import Identity, read_identity
 from overnight.ledger.lock import hold
 from overnight.orchestrator.policy import POLICY_VERSION, check_policy
+from overnight.sessions.base import base_of
+from overnight.sessions.limits import check_limits
 from overnight.sessions.locate import read_state, sessions_beside
-from overnight.sessions.preflight import changed_since, check_plugins, check_sources
-from overnight.snapshots import branches
+from overnight.sessions.origin import Source, find_source, is_same
+from overnight.sessions.preflight import changed_since, check_plugins, check_prepared, check_sources
 from overnight.snapshots.errors import SnapshotMissingError
-from overnight.snapshots.manifest import Entry, tree_digest
 from overnight.snapshots.root import prepare_root
 from overnight.snapshots.store import SnapshotStore
 from overnight.snapshots.tags import check_tag, default_tag
-from overnight.snapshots.tree import check_editable, scan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,7 @@ class Request:
     environ: Mapping[str, str]
     track: Path | None = None
     tag: str | None = None
+    source: str | None = None  #: TAG or TAG/ID whose tree a new session begins with
     description: str = ""  #: the user's own words on this session
     today: date
 
@@ -83,15 +86,18 @@ def open_session(request: Request) -> Opened:
         SessionHeldError: another process runs this session; names its pid.
         InfrastructureError: no Redis, or a disk that is full. Nothing half-written stays.
     """
+    if request.source is not None and request.tag is None:
+        raise UsageError("--from begins a new session: name it by --tag NEW")
     resolved = resolve_loop(
         request.repo, flags=request.flags, environ=request.environ, track=request.track
     )
     check_plugins(resolved.config)
+    check_limits(resolved)
+    check_prepared(resolved)
     files = SessionFiles(_root_for(resolved.session_root, request.tag))
     heal_identity(files)
     exists = files.identity.is_file()
-    if not exists:
-        check_sources(resolved.repo, resolved.config.editable_files)
+    beginning = None if exists else _begin(resolved, request)
     command = resolve_command(resolved.repo, resolved.config, request.environ)
     redis_source(request.environ)  # before anything is written
     fresh = not os.path.lexists(files.root)
@@ -103,8 +109,10 @@ def open_session(request: Request) -> Opened:
         files, lock, moved = _make_room(files, lock, resolved.repo)
         launch = _Launch(resolved, command.argv, str(command.python))
         if files.identity.is_file():
-            return _resume(files, lock, launch, request.description)
-        return _open_new(files, lock, launch, request, moved)
+            return _resume(files, lock, launch, request)
+        beginning = beginning or _begin(resolved, request)
+        notes = (moved, *beginning.notes) if moved else beginning.notes
+        return _open_new(files, lock, launch, request, replace(beginning, notes=notes))
     except BaseException:
         if fresh and not files.identity.is_file():
             shutil.rmtree(files.root, ignore_errors=True)  # no half-written session stays
@@ -218,7 +226,40 @@ def _make_room(files: SessionFiles, lock: int, repo: Path) -> tuple[SessionFiles
     return files, fresh, f"the last session {why}: moved to {aside.name}"
 
 
-def _resume(files: SessionFiles, lock: int, launch: _Launch, description: str) -> Opened:
+@dataclass(frozen=True)
+class _Beginning:
+    source: Source | None
+    program: str | None  #: text
+    notes: tuple[str, ...] = ()
+
+
+def _begin(resolved: ResolvedLoop, request: Request) -> _Beginning:
+    """What a new session begins with, checked. Raises UsageError naming the fix."""
+    program, notes = _program(resolved)
+    if request.source is None:
+        check_sources(resolved.repo, resolved.config.editable_files)
+        return _Beginning(None, program, notes)
+    return _Beginning(find_source(resolved, request.source, request.tag), program, notes)
+
+
+def _program(resolved: ResolvedLoop) -> tuple[str | None, tuple[str, ...]]:
+    """program.md as it is now, and what to say of one that can't be used."""
+    required = resolved.config.policy.require_program
+    try:
+        text = program_of(resolved.repo)
+    except ConfigError as error:
+        if required:
+            raise
+        return None, (f"proposers are not told of it: {error}",)
+    if required and text is None:
+        raise ConfigError(
+            f"policy.require_program: no {PROGRAM_FILE} in {resolved.repo}: write one with "
+            "`overnight program new`"
+        )
+    return text, ()
+
+
+def _resume(files: SessionFiles, lock: int, launch: _Launch, request: Request) -> Opened:
     state = read_state(files)
     identity = read_identity(files)
     config = launch.resolved.config
@@ -230,12 +271,13 @@ def _resume(files: SessionFiles, lock: int, launch: _Launch, description: str) -
             f"session {identity.tag} was opened with other bindings ({'; '.join(changed)}): "
             "a session keeps its own; open another with --tag"
         )
+    _check_beginning(state.opened, identity.tag, config, request.source)
     session = state.opened.model_copy(
         update={
             "config": wire.dump(config),
             "config_digest": config_digest(config),
             "code_version": __version__,
-            "description": description or state.opened.description,
+            "description": request.description or state.opened.description,
         }
     )
     opening = launch.opening(session)
@@ -253,6 +295,22 @@ def _resume(files: SessionFiles, lock: int, launch: _Launch, description: str) -
     )
 
 
+def _check_beginning(
+    opened: SessionOpened, tag: str, config: LoopConfig, source: str | None
+) -> None:
+    """A session began once. Raises UsageError when it did not begin as is asked for now."""
+    if source is not None and not is_same(opened.origin, source):
+        raise UsageError(
+            f"session {tag} exists and did not begin with {source}: leave out --from to go on, or "
+            "name a new one by --tag"
+        )
+    if config.policy.require_program and opened.program_digest is None:
+        raise UsageError(
+            f"policy.require_program: session {tag} began without a {PROGRAM_FILE}: write one, "
+            "then open another session with --tag"
+        )
+
+
 def _newer_edits(files: SessionFiles, session: SessionOpened, repo: Path) -> tuple[str, ...]:
     try:
         changed = changed_since(SnapshotStore(files.root), session.base_commit, repo)
@@ -264,6 +322,8 @@ def _newer_edits(files: SessionFiles, session: SessionOpened, repo: Path) -> tup
     if not changed:
         return ()
     names = ", ".join(changed[:3]) + (" ..." if len(changed) > 3 else "")
+    if session.origin is not None:
+        return (f"yours differ from what this session began with, {session.origin.tag}'s: {names}",)
     return (
         f"changed since this session began: {names}; it goes on with what it began with "
         "(for a new one: overnight run --tag NAME)",
@@ -271,11 +331,12 @@ def _newer_edits(files: SessionFiles, session: SessionOpened, repo: Path) -> tup
 
 
 def _open_new(
-    files: SessionFiles, lock: int, launch: _Launch, request: Request, moved: str | None
+    files: SessionFiles, lock: int, launch: _Launch, request: Request, beginning: _Beginning
 ) -> Opened:
     resolved, config = launch.resolved, launch.resolved.config
     tag = request.tag or default_tag(request.today)
-    base = _base(resolved, files, tag)
+    base = base_of(resolved, files, tag, beginning.source)
+    program = beginning.program
     reach(Step.SUPERVISOR_BASE)
     session = SessionOpened(
         epoch=1,
@@ -289,10 +350,14 @@ def _open_new(
         branch=base.branch,
         branch_prefix=base.branch_prefix,
         description=request.description,
+        origin=base.origin,
+        program_digest=None if program is None else wire.digest(program),
         code_version=__version__,
         policy_version=POLICY_VERSION,
     )
     opening = launch.opening(session)
+    if program is not None:
+        _replace(files.program, program)
     write_opening(files, opening)
     reach(Step.SUPERVISOR_UNNAMED)
     identity = Identity(sid=secrets.token_hex(6), tag=tag)
@@ -305,55 +370,9 @@ def _open_new(
         config=config,
         state=SessionState(),
         resumed=False,
-        notes=tuple(note for note in (moved, *base.notes) if note),
+        notes=(*beginning.notes, *base.notes),
         lock=lock,
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Base:
-    commit: str
-    digest: str
-    frozen_digest: str
-    head: str | None
-    branch: str | None = None
-    branch_prefix: str | None = None
-    notes: tuple[str, ...] = ()
-
-
-def _base(resolved: ResolvedLoop, files: SessionFiles, tag: str) -> _Base:
-    config = resolved.config
-    store = SnapshotStore(files.root)
-    if config.iter_strategy == "branches":
-        found = branches.require(resolved.repo)
-        names = branches.plan_names(found, tag)
-        frozen = None if isinstance(config.frozen_files, str) else config.frozen_files
-        head = branches.adopt_head(found, store, config.editable_files, frozen)
-        return _Base(
-            commit=head.stored.commit,
-            digest=head.stored.tree_digest,
-            frozen_digest=_frozen_digest(store.entries(head.stored.commit), config),
-            head=head.stored.commit,
-            branch=names.session,
-            branch_prefix=names.experiments,
-            notes=names.notes,
-        )
-    listing = scan(resolved.repo, files.root)
-    check_editable(listing, config.editable_files)
-    store.create()
-    stored = store.write_base(listing)
-    return _Base(
-        commit=stored.commit,
-        digest=stored.tree_digest,
-        frozen_digest=_frozen_digest(store.entries(stored.commit), config),
-        head=listing.head,
-        notes=tuple(f"{item.path} is left out: {item.why}" for item in listing.left_out[:5]),
-    )
-
-
-def _frozen_digest(entries: tuple[Entry, ...], config: LoopConfig) -> str:
-    editable = set(config.editable_files)
-    return tree_digest(entry for entry in entries if entry.path not in editable)
 
 
 def write_opening(files: SessionFiles, opening: Opening) -> None:

@@ -12,8 +12,8 @@ from overnight.contracts.status import Direction, Status
 from overnight.ledger.approvals import awaiting, awaits_approval, refusal
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import ExperimentState, SessionState
+from overnight.orchestrator.caps import HOUR, price
 from overnight.orchestrator.planning import counts, waits_for_limit
-from overnight.orchestrator.spending import HOUR, price
 from overnight.sessions.locate import Found, read_state
 from overnight.sessions.stack import Stack, read_stack
 

@@ -107,14 +107,9 @@ def adopt_head(
             that a tree can't have.
         SnapshotError: HEAD's objects are not all there.
     """
-    git = found.git()
-    code, output, _ = git.attempt("rev-parse", "--verify", "-q", "HEAD^{commit}")
-    if code != 0:
-        raise UsageError("iter_strategy: branches needs a commit: `git commit` first")
-    head = valid_commit(output.decode().strip())
+    head = head_of(found)
     refuse_dirty(found, editable, frozen)
-    store.create(found.prefix)
-    _copy_head(git, store, head)
+    bring_commit(found, store, head)
     tree = store.tree(head)
     refused = next((item for item in tree.left_out if item.refused), None)
     if refused is not None:
@@ -125,6 +120,24 @@ def adopt_head(
     check_editable(tree, editable)
     stored = Stored(commit=head, tree_digest=store.remember(head))
     return HeadBase(stored=stored, left_out=tree.left_out)
+
+
+def head_of(found: UserRepo) -> str:
+    """The commit that HEAD names. Raises UsageError: there is none yet."""
+    code, output, _ = found.git().attempt("rev-parse", "--verify", "-q", "HEAD^{commit}")
+    if code != 0:
+        raise UsageError("iter_strategy: branches needs a commit: `git commit` first")
+    return valid_commit(output.decode().strip())
+
+
+def bring_commit(found: UserRepo, store: SnapshotStore, commit: str) -> None:
+    """Bring a commit of the user's into a new store, as what its experiments stand on.
+
+    Raises:
+        SnapshotError: its objects are not all there.
+    """
+    store.create(found.prefix)
+    _copy_head(found.git(), store, commit)
 
 
 @dataclass(frozen=True, kw_only=True)

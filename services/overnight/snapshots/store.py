@@ -21,7 +21,7 @@ from overnight.snapshots.git import AUTHOR_EMAIL, AUTHOR_NAME, Git, valid_commit
 from overnight.snapshots.manifest import Entry, blob_id, content_digest, tree_digest
 from overnight.snapshots.stored import LINK, StoredTree, build_tree, parse_tree
 from overnight.snapshots.tags import commit_message
-from overnight.snapshots.tree import TreeListing
+from overnight.snapshots.tree import TreeFile, TreeListing
 
 GIT_DIR = "objects.git"
 BASE_REF = "refs/experiments/base"
@@ -105,6 +105,35 @@ class SnapshotStore:
         commit = self._import(stream())
         self._digests.add(blobs)
         return Stored(commit=commit, tree_digest=tree_digest(entries))
+
+    def write_copy(self, source: SnapshotStore, commit: str, onto: str | None = None) -> Stored:
+        """Store the tree of a commit of another store as a base: without parents, or *onto* a
+        commit of this one, whose other files stay. The same tree again is the same commit.
+
+        Raises:
+            SnapshotMissingError: the commit, or a file's content, is not there.
+        """
+        wanted = {file.path: file for file in source.tree(commit).files}
+        there = {file.path: file for file in self.tree(onto).files} if onto else {}
+        new: dict[str, list[TreeFile]] = {}  #: blob -> where it stands
+        for path, file in wanted.items():
+            old = there.get(path)
+            if old is None or (old.mode, old.blob) != (file.mode, file.blob):
+                new.setdefault(file.blob, []).append(file)
+        date = _BASE_DATE if onto is None else self._date(onto) + 1
+
+        def stream() -> Iterator[bytes]:
+            ref = BASE_REF if onto is None else f"{BASE_REF}-copied"
+            yield _commit_head(ref, date, "base", onto)
+            for path in sorted(there.keys() - wanted.keys()):
+                yield _delete(f"{self.prefix}{path}")
+            for blob, content in source.git.blobs(sorted(new)):
+                for file in new[blob]:
+                    yield from _modify(file.mode, f"{self.prefix}{file.path}", content)
+            yield b"get-mark :1\ndone\n"
+
+        written = self._import(stream())
+        return Stored(commit=written, tree_digest=self.remember(written))
 
     def write_candidate(self, edit: CandidateEdit) -> Stored:
         """Store a candidate: its parent's tree with the edit's changes, pinned under its id.
@@ -292,9 +321,16 @@ def _commit_head(ref: str, date: int, message: str, parent: str | None) -> bytes
     return head.encode() + text + b"\n" + origin.encode()
 
 
+def _quoted(path: str) -> str:
+    return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _delete(path: str) -> bytes:
+    return f"D {_quoted(path)}\n".encode()
+
+
 def _modify(mode: str, path: str, content: bytes) -> tuple[bytes, ...]:
-    quoted = path.replace("\\", "\\\\").replace('"', '\\"')
-    return (f'M {mode} inline "{quoted}"\ndata {len(content)}\n'.encode(), content, b"\n")
+    return (f"M {mode} inline {_quoted(path)}\ndata {len(content)}\n".encode(), content, b"\n")
 
 
 def _drop_locks(git_dir: Path) -> None:

@@ -10,9 +10,12 @@ import pytest
 
 from overnight.cli import demo
 from overnight.cli.running import Wish, _head
+from overnight.contracts import wire
+from overnight.contracts.loop import LoopConfig
 from overnight.contracts.rows import SessionClosed
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import SessionState
+from tests.unit.ledger.history_of import CONFIG
 
 STOPPED = SessionClosed(outcome="stopped", detail="interrupted")
 DONE = SessionClosed(outcome="done")
@@ -25,7 +28,7 @@ def opened(root: Path, repo: Path, tag: str = "b") -> Any:
         state=SessionState(),
         resumed=False,
         notes=(),
-        config=SimpleNamespace(metric=SimpleNamespace(name="loss")),
+        config=wire.build(LoopConfig, CONFIG),
         opening=SimpleNamespace(repo=str(repo), runners=1, session=SimpleNamespace(branch=None)),
     )
 

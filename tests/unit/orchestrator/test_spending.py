@@ -11,7 +11,8 @@ from overnight.contracts.loop import LoopConfig
 from overnight.contracts.rows import AttemptIssued, Proposed
 from overnight.contracts.status import RowKind
 from overnight.orchestrator import planning
-from overnight.orchestrator.spending import budget, cap
+from overnight.orchestrator.caps import session_caps, tightest
+from overnight.orchestrator.spending import budget
 from tests.unit.ledger.history_of import CONFIG, result
 from tests.unit.orchestrator.story import Story
 from tests.unit.orchestrator.test_approvals import go_on, waiting
@@ -39,7 +40,7 @@ def config(limits: dict[str, Any], usd_per_hour: float | None = None) -> LoopCon
 def test_the_tighter_limit_counts(
     limits: dict[str, Any], usd_per_hour: float | None, expected: tuple[str, float] | None
 ) -> None:
-    found = cap(config(limits, usd_per_hour))
+    found = tightest(session_caps(config(limits, usd_per_hour)))
 
     assert (None if found is None else (found.key, found.seconds)) == expected
 

@@ -1,0 +1,57 @@
+"""The cost limits of a session as device-seconds. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from overnight.contracts.loop import LoopConfig
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Cap:
+    """A limit on device time, as somebody wrote it."""
+
+    key: str  #: as it stands in loop.run.yaml
+    seconds: float  #: device-seconds
+    usd_per_hour: float | None  #: of a limit in money
+
+    def told(self, seconds: float) -> str:
+        """That much device time as this limit counts it: `0.25 h`, or `1.20` in usd."""
+        hours = seconds / HOUR
+        return f"{hours:.3g} h" if self.usd_per_hour is None else f"{hours * self.usd_per_hour:.2f}"
+
+
+def price(config: LoopConfig) -> float | None:
+    """What a device-hour costs in usd; None: nobody said."""
+    return config.pools["default"].usd_per_hour
+
+
+def session_caps(config: LoopConfig) -> list[Cap]:
+    """On all attempts together."""
+    limits = config.policy.limits
+    return _caps(config, "policy.limits", limits.gpu_hours, limits.usd)
+
+
+def experiment_caps(config: LoopConfig) -> list[Cap]:
+    """On one experiment."""
+    limits = config.policy.limits.per_experiment
+    return _caps(config, "policy.limits.per_experiment", limits.gpu_hours, limits.usd)
+
+
+def tightest(caps: list[Cap]) -> Cap | None:
+    """The one that is reached first; None: there is none."""
+    return min(caps, key=lambda found: found.seconds, default=None)
+
+
+def _caps(
+    config: LoopConfig, section: str, gpu_hours: float | None, usd: float | None
+) -> list[Cap]:
+    caps = []
+    usd_per_hour = price(config)
+    if gpu_hours is not None:
+        caps.append(Cap(f"{section}.gpu_hours", gpu_hours * HOUR, None))
+    if usd is not None and usd_per_hour:
+        caps.append(Cap(f"{section}.usd", usd / usd_per_hour * HOUR, usd_per_hour))
+    return caps
