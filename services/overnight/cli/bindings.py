@@ -106,14 +106,15 @@ def _propose(root: Path, given: dict[str, Any], environ: Mapping[str, str]) -> I
     found = _inferred(root, given, environ)
     if found.kind:
         output.say(output.safe(found.kind))
-    output.say("Enter accepts, or type another value")
+    output.say("each in turn: Enter accepts it, anything else takes its place")
     for key in _ASKED:
         finding = found.findings()[key]
         if finding.evidence == "given":
             continue
         text = _shown(key, finding.value)
-        output.say(_row(key, finding))
-        answer = typer.prompt(f"  {_label(key):<11}", default=text, show_default=False)
+        answer = typer.prompt(
+            _row(key, finding), default=text, show_default=False, prompt_suffix="  > "
+        )
         if answer.strip() != text:
             given[key] = _parsed(key, answer.strip())
             found = _inferred(root, given, environ)
@@ -133,7 +134,8 @@ def _inferred(root: Path, given: dict[str, Any], environ: Mapping[str, str]) -> 
             if error.key in given or error.key not in _ASKED:
                 raise
             output.say(output.safe(str(error), 500))
-            answer = typer.prompt(f"  {_label(error.key):<11}", default="", show_default=False)
+            label = f"  {_label(error.key):<11}"
+            answer = typer.prompt(label, default="", show_default=False, prompt_suffix=" > ")
             if not answer.strip():
                 raise
             given[error.key] = _parsed(error.key, answer.strip())

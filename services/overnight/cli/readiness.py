@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -39,7 +40,7 @@ def doctor(repo: options.Repo = HERE, agent: Agent = None, as_json: AsJson = Fal
     if as_json:
         output.emit(found.plain())
     else:
-        _report(found)
+        _report(found, repo)
     if not found.ok:
         raise typer.Exit(1)
 
@@ -87,19 +88,30 @@ def prepare(repo: options.Repo = HERE, yes: Yes = False, as_json: AsJson = False
     _done("prepare", plan, code, as_json=as_json, following=_with(following, repo))
 
 
-def _report(found: Readiness) -> None:
+def _report(found: Readiness, repo: Path) -> None:
     for name, text in found.first.plain().items():
         output.say(f"  {name:<12} {output.safe(text, 160)}")
     output.say("")
     for check in found.checks:
         output.say(f"{check.status:<5} {check.name:<12} {output.safe(check.detail, 300)}")
         if check.fix:
-            output.say(places.as_called(f"{'':<18} fix: {output.safe(check.fix, 300)}"))
-    failed = sum(check.status == "fail" for check in found.checks)
+            fix = _there(output.safe(check.fix, 300), repo)
+            output.say(places.as_called(f"{'':<18} fix: {fix}"))
     output.say("")
-    output.say(
-        f"{failed} to mend before a run" if failed else places.as_called("ready: overnight run")
-    )
+    failed = sum(check.status == "fail" for check in found.checks)
+    if failed:
+        output.say(f"not ready: {failed} to mend before a run")
+    else:
+        following = found.first.mode.partition(": ")[2].partition(" (")[0]
+        output.say(places.as_called(f"ready   next: {_there(following, repo)}"))
+
+
+def _there(text: str, repo: Path) -> str:
+    """The commands in *text*, with the repository that was named here."""
+    if repo == HERE:
+        return text
+    named = shlex.quote(str(repo))
+    return re.sub(r"\bovernight (init|setup|prepare|run)\b(?!,)", rf"overnight \1 {named}", text)
 
 
 def _ask(plan: Plan, *, yes: bool, quiet: bool) -> None:

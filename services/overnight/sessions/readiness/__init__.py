@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from overnight.configuration import LOOP_FILE, ResolvedLoop, resolve_command, resolve_loop
-from overnight.configuration.interpreter import ResolvedCommand, shown_python
+from overnight.configuration.interpreter import OWN, ResolvedCommand, shown_python
 from overnight.contracts.errors import ConfigError, OvernightError, UsageError
-from overnight.sessions.bindings import existing_folder
+from overnight.sessions.bindings import existing_folder, render
 from overnight.sessions.inference import UnknownBindingError, infer
 from overnight.sessions.preflight import check_plugins, check_sources
 from overnight.sessions.readiness.agents import check_agents
@@ -65,24 +66,26 @@ def examine(
     root = existing_folder(root)
     hardware = find_hardware(environ, nvml)
     bindings, loop = _bindings(root, environ)
+    is_bound = (root / LOOP_FILE).exists()
     command, interpreter = _interpreter(loop, environ)
     rows = [check_git(environ), check_redis(environ), bindings]
     if loop is not None:
         rows += [_tree(loop), interpreter]
         if command is not None:
             rows += _inside(loop, command)
+    else:
+        ours = ResolvedCommand(python=Path(sys.executable), argv=("true",), origin=OWN)
+        rows.append(_sandbox(look_inside(ours, (), ())))
     rows.append(check_uv(environ, hardware.uv, root))
     least = loop.config.min_free_gb if loop is not None else None
     rows.append(check_disk(loop.session_root if loop is not None else root, least))
     rows.append(check_device(hardware))
     rows += check_agents(environ, agent)
-    first = first_checks(root, loop, hardware, interpreter.detail)
+    first = first_checks(root, loop if is_bound else None, hardware, interpreter.detail)
     return Readiness(checks=tuple(rows), hardware=hardware, first=first)
 
 
-def surroundings(
-    loop: ResolvedLoop, environ: Mapping[str, str]
-) -> tuple[FirstChecks, str]:
+def surroundings(loop: ResolvedLoop, environ: Mapping[str, str]) -> tuple[FirstChecks, str]:
     """The five first checks of a bound repository, and whether its uncommitted changes count."""
     _, interpreter = _interpreter(loop, environ)
     found = first_checks(loop.repo, loop, find_hardware(environ), interpreter.detail)
@@ -90,15 +93,9 @@ def surroundings(
 
 
 def _bindings(root: Path, environ: Mapping[str, str]) -> tuple[Check, ResolvedLoop | None]:
+    """The bindings as they are, or as `init` would write them."""
     if not (root / LOOP_FILE).exists():
-        try:
-            infer(root, {}, environ)
-        except UnknownBindingError as error:
-            return fail("bindings", str(error), "overnight init with that flag"), None
-        except UsageError as error:
-            return fail("bindings", str(error), "overnight init"), None
-        detail = f"no {LOOP_FILE} yet; everything in it can be inferred"
-        return fail("bindings", detail, "overnight init"), None
+        return _unbound(root, environ)
     try:
         loop = resolve_loop(root, flags={}, environ=environ)
         check_plugins(loop.config)
@@ -107,9 +104,26 @@ def _bindings(root: Path, environ: Mapping[str, str]) -> tuple[Check, ResolvedLo
         return fail("bindings", str(error), f"correct that line of {LOOP_FILE}"), None
     except UsageError as error:
         return fail("bindings", str(error), "correct that file"), None
+    return ok("bindings", f"{LOOP_FILE}: {_bound(loop)}"), loop
+
+
+def _unbound(root: Path, environ: Mapping[str, str]) -> tuple[Check, ResolvedLoop | None]:
+    try:
+        loop = resolve_loop(
+            root, flags={}, environ=environ, loop_text=render(infer(root, {}, environ))
+        )
+    except UnknownBindingError as error:
+        if error.key == "run_cmd":  # nothing to train here, which is no fault of the host
+            return warn("bindings", str(error), "overnight init, in the repository"), None
+        return fail("bindings", str(error), "overnight init, with that flag"), None
+    except UsageError as error:
+        return fail("bindings", str(error), "correct that, then overnight init"), None
+    return warn("bindings", f"no {LOOP_FILE} yet; would be: {_bound(loop)}", "overnight init"), loop
+
+
+def _bound(loop: ResolvedLoop) -> str:
     metric = loop.config.metric
-    detail = f"{LOOP_FILE}: {metric.name}, {metric.direction}; {' '.join(loop.config.run_cmd)}"
-    return ok("bindings", detail), loop
+    return f"{metric.name}, {metric.direction}; {' '.join(loop.config.run_cmd)}"
 
 
 def _interpreter(

@@ -78,8 +78,8 @@ def check_device(hardware: Hardware) -> Check:
     return warn(
         "device",
         hardware.shown,
-        "nothing to do if the training needs none; for an NVIDIA GPU install its driver "
-        "(nvidia-smi must work), elsewhere use a community fork of the training script",
+        "none for a training that needs no GPU; NVIDIA: install the driver (nvidia-smi must work); "
+        "elsewhere: a community fork of the training script",
     )
 
 
