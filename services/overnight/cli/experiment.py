@@ -192,8 +192,9 @@ def log(
 
 def wait(
     which: Annotated[
-        int, typer.Argument(metavar="ID", parser=whole("ID", 1), help="an experiment's number")
-    ],
+        str | None,
+        typer.Argument(metavar="ID", help="an experiment's number; default: the end of the run"),
+    ] = None,
     tag: Tag = None,
     timeout: Annotated[
         float,
@@ -202,20 +203,44 @@ def wait(
     directory: Dir = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Block until ID is decided, then print its verdict. Exit 3 when that takes too long."""
+    """Block until ID is decided; without it until the run ends or pauses. Too long: exit 3."""
+    if which is not None and tag is None and not which.isdecimal():
+        which, tag = None, which
+    if which is None:
+        raise typer.Exit(_wait_over(session(directory, tag), timeout, as_json))
     from overnight.cli import words
-    from overnight.sessions.experiments import wait_decided
     from overnight.sessions.view import result_row
+    from overnight.sessions.waiting import wait_decided
 
-    found = session(directory, tag)
-    state = wait_decided(found.files, which, timeout_seconds=timeout)
-    experiment = state.experiments[which]
+    number = whole("ID", 1)(which)
+    state = wait_decided(session(directory, tag).files, number, timeout_seconds=timeout)
+    experiment = state.experiments[number]
     assert experiment.decision is not None
     if as_json:
         output.emit(result_row(experiment))
     else:
         left, right = words.row(state, experiment, experiment.decision)
         output.say(left.strip() + "  " + right)
+
+
+def _wait_over(found: Found, timeout: float, as_json: bool) -> int:
+    """0: done or paused; 1: the baseline failed."""
+    from pathlib import Path
+
+    from overnight.cli import words
+    from overnight.cli.summary import status_lines
+    from overnight.sessions.view import current_status
+    from overnight.sessions.waiting import wait_over
+
+    state = wait_over(found.files, timeout_seconds=timeout)
+    now = current_status(found)
+    if as_json:
+        output.emit(now)
+    else:
+        for line in status_lines(now, Path.cwd()):
+            output.say("\n".join(words.fold(line, output.width())))
+    failed = state.closed is not None and state.closed.outcome == "baseline_failed"
+    return 1 if failed else 0
 
 
 def _runners(found: Found) -> int | None:

@@ -20,7 +20,7 @@ _CALL = re.compile(
 )
 #: An error's fix that means the session which was asked for, up to where --dir has its place.
 _FIX = re.compile(
-    r"\bovernight (?:deadletter (?:list|drop \S+)|ledger repair|watch|stop|down|up)(?=`|$)"
+    r"\bovernight (?:deadletter (?:list|drop \S+)|ledger repair|watch|stop|down|up|approve [0-9]+)(?=`|$)"
 )
 
 

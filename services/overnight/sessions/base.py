@@ -45,7 +45,7 @@ def base_of(resolved: ResolvedLoop, files: SessionFiles, tag: str, source: Sourc
         base = _copied_onto_a_commit(resolved, store, tag, source)
     else:
         store.create()
-        stored = store.write_copy(source.store, source.commit)
+        stored = store.write_copy(source.store, source.commit, source.message)
         base = _based(resolved, store, stored, source.base_head)
     check_editable(store.tree(base.commit), resolved.config.editable_files)
     return replace(base, origin=source.origin, notes=(*source.notes(resolved), *base.notes))
@@ -82,7 +82,7 @@ def _copied_onto_a_commit(
     if start is None:
         start = branches.head_of(found)
     branches.bring_commit(found, store, start)
-    stored = store.write_copy(source.store, source.commit, onto=start)
+    stored = store.write_copy(source.store, source.commit, source.message, onto=start)
     return _named(_based(resolved, store, stored, start), names)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,6 @@ from overnight.contracts.untrusted import strip_terminal
 from overnight.ledger.approvals import awaits_approval
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import ExperimentState, SessionState
-from overnight.ledger.reader import LedgerTail
-from overnight.sessions.stack import read_stack
 from overnight.sessions.view import result_row
 from overnight.snapshots.store import SnapshotStore
 
@@ -26,7 +23,6 @@ BEST = "best"
 LOG_TAIL_BYTES = 64 * 1024
 LOG_TAIL_LINES = 200
 SHOWN_LOG_LINES = 40  #: of `show`
-WAIT_POLL_SECONDS = 0.25
 
 
 def find_experiment(state: SessionState, which: str) -> ExperimentState:
@@ -168,36 +164,6 @@ def approval(state: SessionState, experiment: ExperimentState) -> dict[str, Any]
     if awaits_approval(state, experiment):
         return {"state": "waiting", "by": None, "why": ""}
     return None
-
-
-def wait_decided(files: SessionFiles, which: int, *, timeout_seconds: float) -> SessionState:
-    """The session's state as soon as that experiment is decided.
-
-    Raises:
-        UsageError: no such experiment, and nothing runs that could still propose it.
-        InfrastructureError: not in time, or nothing runs that could decide it.
-    """
-    deadline = time.monotonic() + timeout_seconds
-    tail, state = LedgerTail(files.ledger), SessionState()
-    while True:
-        runs = read_stack(files) is not None  # before reading: what it wrote last is seen then
-        for row in tail.rows():
-            state.apply(row)
-        experiment = state.experiments.get(which)
-        if experiment is not None and experiment.decision is not None:
-            return state
-        if not runs and experiment is None:
-            find_experiment(state, str(which))  # says which there are
-        if not runs:
-            raise InfrastructureError(
-                f"experiment {which} is not decided and no stack runs for this session: "
-                "overnight up"
-            )
-        if time.monotonic() >= deadline:
-            raise InfrastructureError(
-                f"experiment {which} is not decided after {timeout_seconds:g} s"
-            )
-        time.sleep(WAIT_POLL_SECONDS)
 
 
 def _in_time(timings: Mapping[str, float]) -> dict[str, float]:

@@ -36,6 +36,11 @@ class Source:
         )
 
     @property
+    def message(self) -> str:
+        """Of the commit that the new session begins with."""
+        return f"base: experiment {self.experiment.id} of {self.found.tag}"
+
+    @property
     def base_head(self) -> str | None:
         """The user's commit that it began with."""
         return self.state.opened.base_head if self.state.opened else None

@@ -106,7 +106,9 @@ class SnapshotStore:
         self._digests.add(blobs)
         return Stored(commit=commit, tree_digest=tree_digest(entries))
 
-    def write_copy(self, source: SnapshotStore, commit: str, onto: str | None = None) -> Stored:
+    def write_copy(
+        self, source: SnapshotStore, commit: str, message: str, onto: str | None = None
+    ) -> Stored:
         """Store the tree of a commit of another store as a base: without parents, or *onto* a
         commit of this one, whose other files stay. The same tree again is the same commit.
 
@@ -124,7 +126,7 @@ class SnapshotStore:
 
         def stream() -> Iterator[bytes]:
             ref = BASE_REF if onto is None else f"{BASE_REF}-copied"
-            yield _commit_head(ref, date, "base", onto)
+            yield _commit_head(ref, date, message, onto)
             for path in sorted(there.keys() - wanted.keys()):
                 yield _delete(f"{self.prefix}{path}")
             for blob, content in source.git.blobs(sorted(new)):
