@@ -203,7 +203,10 @@ def wait(
     directory: Dir = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Block until ID is decided; without it until the run ends or pauses. Too long: exit 3."""
+    """Block until ID is decided, or the run is over.
+
+    Without ID: until the run has ended or is paused. Exit 3 when that takes too long.
+    """
     if which is not None and tag is None and not which.isdecimal():
         which, tag = None, which
     if which is None:

@@ -20,7 +20,8 @@ _CALL = re.compile(
 )
 #: An error's fix that means the session which was asked for, up to where --dir has its place.
 _FIX = re.compile(
-    r"\bovernight (?:deadletter (?:list|drop \S+)|ledger repair|watch|stop|down|up|approve [0-9]+)(?=`|$)"
+    r"\bovernight (?:deadletter (?:list|drop \S+)|ledger repair|watch|stop|down|up|approve \d+)"
+    r"(?=`|$)"
 )
 
 
@@ -39,7 +40,9 @@ def as_meant(text: str, argv: Sequence[str], here: Path) -> str:
     repo = root.parent if (root / "session.json").is_file() else root
     option = "" if root == here else f" --dir {shlex.quote(named)}"
     argument = "" if repo == here else f" {shlex.quote(shown(repo, here))}"
-    return _FIX.sub(lambda m: m[0] + (argument if m[0].endswith(" up") else option), text)
+    place = "" if root == here else f" {shlex.quote(named)}"
+    places = {"up": argument, "migrate": place}
+    return _FIX.sub(lambda m: m[0] + places.get(m[0].rpartition(" ")[2], option), text)
 
 
 def _named(argv: Sequence[str]) -> str | None:

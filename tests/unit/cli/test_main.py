@@ -91,7 +91,7 @@ def test_wrong_words_are_exit_2_and_point_to_the_help(
         ("results --top 0", "--top: must be a whole number, 1 or more, not 0"),
         ("run --hours x", "--hours: must be a number above 0, not x"),
         ("run --budget nan", "--budget: must be a number above 0, not nan"),
-        ("wait one", "ID: must be a whole number, 1 or more, not one"),
+        ("wait one mar5", "ID: must be a whole number, 1 or more, not one"),
         ("stop --timeout -1", "--timeout: must be a number, 0 or more, not -1"),
     ],
 )
