@@ -6,6 +6,7 @@ from typing import Any
 
 from overnight.contracts import wire
 from overnight.contracts.experiment import Decision
+from overnight.contracts.loop import LoopConfig
 from overnight.contracts.rows import AttemptIssued, Control, Proposed
 from overnight.contracts.status import RowKind
 from overnight.ledger.fold import SessionState
@@ -21,6 +22,8 @@ class Story:
     def __init__(self, *, policy_version: int | None = None, **config: Any) -> None:
         self.writer = MemoryWriter([])
         opened = opening(**config)
+        whole = wire.dump(wire.build(LoopConfig, opened.config))
+        opened = opened.model_copy(update={"config": whole})
         if policy_version is not None:
             opened = opened.model_copy(update={"policy_version": policy_version})
         self.writer.append(RowKind.SESSION_OPENED, "open:1", opened)

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import re
+import runpy
 import stat
 import sys
 from collections import Counter
@@ -197,8 +198,9 @@ def check_rows(rows: list[Row]) -> list[Finding]:
 def _counted(rows: list[Row]) -> Iterator[Finding]:
     ids = [body["id"] for body in bodies(rows, "proposed")]
     rejected = {body["id"] for body in bodies(rows, "proposed") if body["rejection"] is not None}
+    rejected |= {body["id"] for body in bodies(rows, "control") if body["action"] == "reject"}
     ended = Counter(body["id"] for body in bodies(rows, "result") if is_final(body))
-    decided = Counter(body["id"] for body in bodies(rows, "decision"))
+    decided = Counter(body["id"] for body in _last_words(rows))
     for number in sorted({*range(1, max(ids, default=0) + 1), *ended, *decided} - set(ids)):
         yield Finding(LOST, f"experiment {number} was never proposed")
     for number, count in Counter(ids).items():
@@ -213,6 +215,19 @@ def _counted(rows: list[Row]) -> Iterator[Finding]:
             yield Finding(LOST, f"experiment {number} was not decided")
         if decided[number] > 1:
             yield Finding(DOUBLED, f"experiment {number} was decided {decided[number]} times")
+
+
+def _last_words(rows: list[Row]) -> Iterator[Row]:
+    """Decisions; the first of an experiment is replaced when the environment was to blame."""
+    found = bodies(rows, "decision")
+    blamed = {body["id"] for body in found if body["reason"] == "environment"}
+    for body in found:
+        if (
+            body["reason"] == "environment"
+            or body["id"] not in blamed
+            or body["verdict"] != "crash"
+        ):
+            yield body
 
 
 def _attempts(rows: list[Row]) -> Iterator[Finding]:
@@ -249,44 +264,10 @@ def _attempts(rows: list[Row]) -> Iterator[Finding]:
 
 
 def _decisions(rows: list[Row]) -> Iterator[Finding]:
-    """Strictly better than the best so far is kept, in the order of the decisions."""
-    opened = bodies(rows, "session_opened")
-    smaller = not opened or opened[0]["config"]["metric"]["direction"] == "minimize"
-    proposed = {body["id"]: body for body in bodies(rows, "proposed")}
-    final: dict[int, tuple[int, Row]] = {}
-    best: int | None = None
-    for row in rows:
-        body = row["body"]
-        if row["kind"] == "result" and is_final(body):
-            final.setdefault(body["id"], (row["seq"], body))
-        if row["kind"] != "decision":
-            continue
-        number = body["id"]
-        name = f"decision on experiment {number}"
-        if number not in proposed:
-            continue  # counted as lost
-        if proposed[number]["rejection"] is not None:
-            verdict = "rejected"
-        elif number not in final:
-            yield Finding(PROBLEMS, f"{name} came without a final result")
-            continue
-        else:
-            seq, result = final[number]
-            if seq not in body["rests_on"] or max(body["rests_on"]) >= row["seq"]:
-                yield Finding(PROBLEMS, f"{name} does not rest on its result (row {seq})")
-            verdict = result["status"]
-            if verdict == "scored":
-                before = None if best is None else final[best][1]["metric"]
-                gain = before is None or (result["metric"] - before) * (1 if smaller else -1) < 0
-                parent = proposed.get(proposed[number]["parent"], {})
-                same = parent.get("tree_digest") == proposed[number]["tree_digest"]
-                verdict = "keep" if gain and not same else "discard"
-        after = number if verdict == "keep" else best
-        if body["incumbent_before"] != best:
-            yield Finding(PROBLEMS, f"{name} forgot the incumbent {best}")
-        if body["verdict"] != verdict or body["incumbent_after"] != after:
-            yield Finding(PROBLEMS, f"{name} says {body['verdict']}, the rows say {verdict}")
-        best = after
+    """Each is what the policy's own words say, in the order of the decisions. `judged.py` lies
+    beside this file; it is run by its path, since there is no package where this runs alone."""
+    judged = runpy.run_path(str(Path(__file__).with_name("judged.py")))
+    return (Finding(PROBLEMS, what) for what in judged["problems"](rows))
 
 
 # -- the session's files ----------------------------------------------------------------------
