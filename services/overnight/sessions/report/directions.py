@@ -31,6 +31,9 @@ class Family:
 def next_family(facts: Facts) -> Family | None:
     """The next narrow family; None when nothing of this session points anywhere."""
     known = knobs(facts)
+    again = _overtaken(known)
+    if again is not None:
+        return again
     won = [k for k in known.values() if k.best is not None and (k.best.entry.gain or 0.0) > 0]
     won.sort(key=lambda k: (k.best is not None and k.best.alone, _gain(k)), reverse=True)
     for knob in won:
@@ -43,8 +46,34 @@ def next_family(facts: Facts) -> Family | None:
 def unexplored(facts: Facts, limit: int = 3) -> list[Family]:
     """Where nobody looked yet, the most obvious first."""
     known = knobs(facts)
-    found = [_untouched(known), _one_way(known), _only_together(known), _combined(facts)]
+    found = [
+        _overtaken(known),
+        _untouched(known),
+        _one_way(known),
+        _only_together(known),
+        _combined(facts),
+    ]
     return [family for family in found if family is not None][:limit]
+
+
+def _overtaken(known: Mapping[str, Knob]) -> Family | None:
+    """What won against its parent while something else won more: nobody tried it on the best."""
+    found = []
+    for knob in known.values():
+        for trial in knob.alone:
+            value, same = (
+                trial.step.after,
+                [t for t in knob.alone if t.step.after == trial.step.after],
+            )
+            lost = any((t.entry.gain or 0.0) <= 0 for t in same)
+            if trial.entry.overtaken and knob.here is not None and knob.here != value and not lost:
+                found.append(trial.entry)
+    if not found:
+        return None
+    found.sort(key=lambda e: (-(e.gain or 0.0), e.id))
+    told = [f"{figures.what(e, 40)} ({e.id:03d}, {figures.change(e.gain)})" for e in found]
+    return Family(f"on top of today's best: {figures.names(told, 3)}",
+                  "each won against its parent, but was overtaken")  # fmt: skip
 
 
 def _gain(knob: Knob) -> float:

@@ -71,6 +71,11 @@ class Entry:
         return self.steps[0] if len(self.steps) == 1 else None
 
     @property
+    def overtaken(self) -> bool:
+        """Better than its parent, but by then something else was better still."""
+        return self.status is Status.DISCARD and (self.gain or 0.0) > 0
+
+    @property
     def name(self) -> str:
         """What it is called: what stands before the first colon of its hypothesis."""
         line = one_line(self.hypothesis, 500)

@@ -25,7 +25,7 @@ def pair(before: float | None, after: float | None) -> str:
     told = f"{number(before)} -> {number(after)}"
     if before is None or after is None or before == after or number(before) != number(after):
         return told
-    return f"{before:.9g} -> {after:.9g}"
+    return f"{before:.15g} -> {after:.15g}"
 
 
 def change(gain: float | None) -> str:
@@ -45,7 +45,8 @@ def percent(facts: Facts) -> str:
     share = 100 * total / abs(baseline.metric) if baseline.metric else math.inf
     if not math.isfinite(share) or share >= 1e4:
         return f"{change(total)} than the baseline"
-    return f"{share:.{1 if share >= 0.1 else 3}f} % better than the baseline"
+    told = f"{share:.1f}" if share >= 0.1 else f"{share:.2g}"
+    return f"{told} % better than the baseline"
 
 
 def value(found: Value | None) -> str:

@@ -68,7 +68,10 @@ def best_improvement(facts: Facts) -> str:
         )
     kept = facts.kept
     largest = max(kept, key=lambda e: e.gain or 0.0)
-    step = f"most of it by {figures.what(largest)} ({largest.id:03d})" if len(kept) > 1 else ""
+    share = 100 * (largest.gain or 0.0) / facts.total_gain if facts.total_gain else 0.0
+    step = f"largest step {figures.what(largest)} ({largest.id:03d})" + (
+        f", {share:.0f} % of it" if 1 <= share <= 100 else ""
+    )
     by = f"{figures.count(len(kept), 'kept change')} of {ideas}"
     told = [
         f"{best.id:03d} {name} {figures.pair(baseline.metric, best.metric)}"
@@ -131,24 +134,27 @@ def repeated_failures(facts: Facts) -> str:
 
 def to_add(facts: Facts) -> str:
     """What need not be tried again."""
-    groups = [g for g in tried(facts) if not g.of(Status.KEEP)]
-    lost = [e for e in facts.ideas if e.status is not Status.KEEP]
     if not facts.ideas:
         return "nothing: no idea has ended yet"
+    lost = [e for e in facts.ideas if e.status is not Status.KEEP and not e.overtaken]
+    again = sum(1 for e in facts.ideas if e.overtaken)
+    more = f"; {again} overtaken, worth another try" if again else ""
     if not lost:
-        return f"nothing: all {figures.count(len(facts.ideas), 'idea')} were kept"
-    counts = (
+        return f"nothing: of {figures.count(len(facts.ideas), 'idea')} none lost{more}"
+    told = (
         f"{len(lost)} of {figures.count(len(facts.ideas), 'idea')} brought nothing"
-        f" ({_outcomes(lost)})"
+        f" ({_outcomes(lost)}{more})"
     )
+    names = {entry.group for entry in lost}
+    groups = [g for g in tried(facts) if g.name in names and not g.of(Status.KEEP)]
     if not groups:
-        return f"{counts}; each of their knobs won with another value"
-    told, left = counts, len(groups)
+        return f"{told}; each of their knobs won with another value"
+    begun, left = False, len(groups)
     for group in groups:
-        longer = f"{told}{': ' if told is counts else '; '}{_group(group)}"
+        longer = f"{told}{'; ' if begun else ': '}{_group(group)}"
         if len(longer) > POINT_CHARS - len(" and 10000 more"):
             break
-        told, left = longer, left - 1
+        told, begun, left = longer, True, left - 1
     return f"{told} and {left} more" if left else told
 
 

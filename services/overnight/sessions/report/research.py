@@ -15,6 +15,7 @@ from overnight.sessions.report.gains import Standing, gains, noise_words
 from overnight.sessions.report.knobs import Knob, knobs, near
 
 _ENOUGH, _MANY = 20, 50  #: ideas
+_MAINLY = 40  #: percent of the gain by one change
 _THIN = "too few ideas ended to say anything about the search space"
 
 
@@ -103,7 +104,9 @@ def _flat(facts: Facts, known: Mapping[str, Knob]) -> str:
         return ""
     most = figures.number(max(k.swing for k in flat))
     names = figures.names([k.name for k in flat], 4)
-    return f"{names} hardly matter: by itself none moved it by more than {most}"
+    if len(flat) == 1:
+        return f"{names} hardly matters: by itself it moved the metric by {most} at most"
+    return f"{names} hardly matter: none moved the metric by more than {most} by itself"
 
 
 def _walls(known: Mapping[str, Knob]) -> str:
@@ -137,10 +140,12 @@ def _why(facts: Facts) -> str:
     reason = _reason(first)
     because = f"; its proposer's reason: {reason}" if reason else "; no reason was given"
     test = "run the best again with that change alone taken back"
-    return (
-        f"Inference, not tested: the best works mainly because of {figures.what(first)} "
-        f"({first.id:03d}), {min(share, 100):.0f} % of the gain{because}. To test it: {test}."
-    )
+    name = f"{figures.what(first)} ({first.id:03d})"
+    told = f"the best works mainly because of {name}, {min(share, 100):.0f} % of the gain"
+    if share < _MAINLY and len(kept) > 1:
+        told = (f"the best works through {len(kept)} small steps, none of which decides; "
+                f"the largest is {name}, {share:.0f} % of the gain")  # fmt: skip
+    return f"Inference, not tested: {told}{because}. To test it: {test}."
 
 
 def _reason(entry: Entry) -> str:
