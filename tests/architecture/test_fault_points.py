@@ -68,6 +68,9 @@ HARMLESS = {
     "sessions.bindings.write_bindings": "a verb's one file, renamed into place",
     "sessions.bindings._put": "the rename itself",
     "sessions.cleaning._cut": "a verb's, renamed into place; run again it does the rest",
+    "sessions.migration._write_copy": "a folder of its own that nobody knows of yet",
+    "sessions.migration._write": "the same",
+    "sessions.migration.migrate": "a folder of its own, renamed into place",
     "sessions.weights._copy": "a verb's one file, under its name once it is whole",
     "sessions.weights._put": "the rename itself",
     "snapshots.patches.write_folder": "a verb's one folder, renamed into place",
@@ -75,6 +78,7 @@ HARMLESS = {
     "sessions.skills._put": "a verb's files, each renamed into place; the same verb mends it",
     "sessions.deadletter._quarantine": "one rename of a file that no service reads",
     "sessions.detached.start": "a `run` like any other",
+    "sessions.preparing._replace": "a verb's one small file, renamed into place",
     "sessions.opening._make_room": "one rename of a session that never began",
 }
 

@@ -13,11 +13,11 @@ import redis
 from tests.e2e import truth
 from tests.e2e.cli_driver import Cli, make_repo
 from tests.e2e.stage import Play, Stage, until
+from tests.golden.make import LEDGER, VERSIONS, golden
 
 from overnight.sessions.torture.recount import recount
 from overnight.sessions.verify import verify
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 PLUGIN = '''\
 import os, signal
 from overnight.plugins import EXECUTORS, load
@@ -80,13 +80,11 @@ def _send_messages_of_other_versions(stage: Stage, play: Play) -> None:
     assert stack is not None
     sid = json.loads((stage.root / "session.json").read_text())["sid"]
     with redis.Redis.from_url(stack["redis_url"]) as client:
-        data = json.dumps(
-            ["overnight.experiment", None, [(GOLDEN / "job-v2.json").read_text()], {}]
-        )
+        data = json.dumps(["overnight.experiment", None, [golden("job", 1)], {}])
         name, pool = f"{sid}-7-2", f"experiments.default-{sid}"
         client.hset(f"rq:job:{name}", mapping={"data": data, "origin": pool})
         client.lpush(f"rq:queue:{pool}", name)
-        message = (GOLDEN / "message-v2.json").read_text()
+        message = golden("message", 1)
         client.xadd(f"overnight:{sid}:ledger.in", {"key": "result:7:2:r0", "message": message})
         key = f"overnight:{sid}:ack:result:7:2:r0"
         until(lambda: client.get(key), 30, "the message is answered", play)
@@ -154,9 +152,9 @@ def test_a_ledger_of_a_newer_version_is_told_as_such(tmp_path: Path, verb: str) 
     repo = make_repo(tmp_path / "repo")
     root = repo / "sandbox"
     root.mkdir()
-    (root / "session.json").write_text((GOLDEN / "session-v1.json").read_text())
-    lines = (GOLDEN / "ledger-v1.jsonl").read_text().splitlines(keepends=True)
-    newer = {**json.loads(lines[-1]), "v": 2, "seq": len(lines) + 1}
+    (root / "session.json").write_text(golden("session"))
+    lines = LEDGER.read_text().splitlines(keepends=True)
+    newer = {**json.loads(lines[-1]), "v": VERSIONS["row"] + 1, "seq": len(lines) + 1}
     ledger = root / "ledger.jsonl"
     ledger.write_text("".join(lines) + truth.canonical(newer) + "\n")
     before = ledger.read_bytes()

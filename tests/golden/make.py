@@ -1,9 +1,9 @@
 """Writes the golden files that are not there yet: `python -m tests.golden.make`.
 
 What stands in this folder is what a release wrote, so a file here is never written again. When a
-format changes, its version goes up and the new one gets files of its own. `-v1`: one whole value a
-contract. `-v0` and `-v2`: what an older and a newer release might have written in its place.
-ledger-v1.jsonl: a whole session, with a row of each kind.
+format changes, its version goes up and the new one gets files of its own. For each contract: one
+whole value of this version and of those before, and what the next release might write in its place.
+ledger-v<N>.jsonl: a whole session, with a row of each kind.
 """
 
 from __future__ import annotations
@@ -16,19 +16,29 @@ from tests.unit.orchestrator.world import MemoryWriter
 
 from overnight.contracts import wire
 from overnight.contracts.experiment import Decision, ExperimentJob, ExperimentResult
-from overnight.contracts.rows import GENESIS, Ack, LedgerMessage, Opening, Repaired, Row
+from overnight.contracts.rows import (
+    GENESIS,
+    ROW_VERSION,
+    Ack,
+    LedgerMessage,
+    Opening,
+    Repaired,
+    Row,
+)
 from overnight.contracts.status import RowKind
 from overnight.jobqueue.jobs import Parked
 from overnight.ledger.admission import Admit, admit
 from overnight.ledger.chain import to_line
 from overnight.ledger.identity import Identity
+from overnight.ledger.older import version_of
 from overnight.orchestrator.policy import decide
 
 HERE = Path(__file__).parent
 AT = "2026-03-05T01:02:03.456Z"
 
 RESULT: dict[str, Any] = {
-    "v": 1, "id": 7, "attempt": 2, "sender": "r0", "status": "scored", "reason": None,
+    "v": version_of(ExperimentResult),
+    "id": 7, "attempt": 2, "sender": "r0", "status": "scored", "reason": None,
     "detail": "a detail", "metric": 0.9979, "trust": "printed",
     "claims": [{"name": "val_bpb", "value": "0.9979"}], "flags": ["metric_on_stderr"],
     "signature": "ValueError: x", "runtime_s": 300.25, "cpu_s": 299.5, "cpu_source": "cgroup",
@@ -38,7 +48,8 @@ RESULT: dict[str, Any] = {
     "timings": {"run": 300.25}, "log_bytes": 1234, "log_truncated": False, "at": AT,
 }  # fmt: skip
 JOB: dict[str, Any] = {
-    "v": 1, "sid": SID, "tag": "mar5", "id": 7, "attempt": 2, "commit": "c" * 40,
+    "v": version_of(ExperimentJob),
+    "sid": SID, "tag": "mar5", "id": 7, "attempt": 2, "commit": "c" * 40,
     "tree_digest": "d" * 64, "run_cmd": ["python", "train.py", "\u00e9"], "metric": "val_bpb",
     "editable_files": ["train.py"], "frozen_files": ["prepare.py"], "budget": 300.0,
     "gate": "time", "wall_seconds": 600.0, "cpu_seconds": 590.5, "env": {"A": "1"},
@@ -47,7 +58,7 @@ JOB: dict[str, Any] = {
     "plausible_max": 9.5, "seed": 3,
 }  # fmt: skip
 ROW: dict[str, Any] = {
-    "v": 1, "seq": 1, "ts": AT, "session": SID, "kind": "control", "key": "control:1",
+    "v": ROW_VERSION, "seq": 1, "ts": AT, "session": SID, "kind": "control", "key": "control:1",
     "body": {"action": "pause", "by": "cli", "why": "dinner"}, "prev": GENESIS,
 }  # fmt: skip
 ROW["hash"] = wire.digest(GENESIS + wire.canonical(ROW))
@@ -59,13 +70,16 @@ VALUES: dict[str, tuple[type[wire.Wire], dict[str, Any]]] = {
     "row": (Row, ROW),
     "message": (
         LedgerMessage,
-        {"v": 1, "key": "result:7:2:r0", "kind": "result", "body": RESULT, "epoch": None},
+        {
+            "v": version_of(LedgerMessage), "key": "result:7:2:r0", "kind": "result",
+            "body": RESULT, "epoch": None,
+        },
     ),
     "ack": (Ack, {"v": 1, "seq": None, "refused": True, "reason": "it has not ended"}),
     "opening": (
         Opening,
         {
-            "v": 1, "session": wire.dump(opening(2)), "repo": "/home/u/repo",
+            "v": version_of(Opening), "session": wire.dump(opening(2)), "repo": "/home/u/repo",
             "argv": ["/usr/bin/python3", "train.py"], "python": "/usr/bin/python3", "runners": 2,
         },
     ),
@@ -78,6 +92,15 @@ VALUES: dict[str, tuple[type[wire.Wire], dict[str, Any]]] = {
         },
     ),
 }  # fmt: skip
+
+
+VERSIONS = {name: version_of(cls) for name, (cls, _) in VALUES.items()}
+LEDGER = HERE / f"ledger-v{ROW_VERSION}.jsonl"
+
+
+def golden(name: str, step: int = 0) -> str:
+    """A contract's golden text: of this version, or of one so many steps before or after it."""
+    return (HERE / f"{name}-v{VERSIONS[name] + step}.json").read_text()
 
 
 def session() -> bytes:
@@ -133,11 +156,14 @@ def session() -> bytes:
 
 def main() -> None:
     """Write what is not there."""
-    texts = {"ledger-v1.jsonl": session().decode()}
+    texts = {LEDGER.name: session().decode()}
     for name, (_, value) in VALUES.items():
-        texts[f"{name}-v1.json"] = wire.canonical(value)
+        now, newer = VERSIONS[name], VERSIONS[name] + 1
+        texts[f"{name}-v{now}.json"] = wire.canonical(value)
         texts[f"{name}-v0.json"] = wire.canonical({"v": 0, "experiment": value.get("id", 1)})
-        texts[f"{name}-v2.json"] = wire.canonical({**value, "v": 2, "since_v2": ["new"]})
+        texts[f"{name}-v{newer}.json"] = wire.canonical(
+            {**value, "v": newer, f"since_v{newer}": ["new"]}
+        )
     for file, text in texts.items():
         if not (HERE / file).exists():
             (HERE / file).write_text(text)

@@ -1,4 +1,4 @@
-"""runs, clean: which sessions there are, and what of them can leave the disk."""
+"""runs, clean, migrate: which sessions there are, what of one can go, one of an older version."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from overnight.cli import output
-from overnight.cli.options import HERE, AsJson, Dir, Tag, session
+from overnight.cli.options import HERE, AsJson, Dir, OfTag, Tag, session
 
 if TYPE_CHECKING:
     from overnight.ledger.disk import Kind, Leftover
@@ -34,7 +34,11 @@ def runs(directory: Folder = HERE, as_json: AsJson = False) -> None:
     wide = max(3, *(len(output.safe(run.tag, 24)) for run in found))
     head = f"  {'tag':<{wide}}  {'state':<11}  {'best':>9}  {'baseline':>9}  {'tried':>5}"
     lines: list[Text | str] = [Text(f"{head}  {'size':>7}  {'last (UTC)':<16}  where", "bold")]
-    output.show(*lines, *(_line(run, wide) for run in found))
+    for run in found:
+        lines.append(_line(run, wide))
+        if run.problem is not None:
+            lines.append("       " + output.safe(run.problem, 300))
+    output.show(*lines)
 
 
 def _line(run: Run, wide: int) -> str:
@@ -46,7 +50,7 @@ def _line(run: Run, wide: int) -> str:
     start = f"  {tag:<{wide}}  {run.state:<11}"
     end = f"  {size(run.size_bytes):>7}  {last:<16}  {place}"
     if run.problem is not None:
-        return f"{start}  {'-':>9}  {'-':>9}  {'-':>5}{end}  {output.safe(run.problem, 200)}"
+        return f"{start}  {'-':>9}  {'-':>9}  {'-':>5}{end}"
     return f"{start}  {number(run.best):>9}  {number(run.baseline):>9}  {run.experiments:>5}{end}"
 
 
@@ -111,3 +115,43 @@ def _told(kind: Kind, items: list[Leftover]) -> str:
 
 def _count(items: Sized, one: str) -> str:
     return f"{len(items)} {one}" + ("" if len(items) == 1 else "s")
+
+
+def migrate(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="the session's folder, or its repository")
+    ] = HERE,
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="DIR", help="default: beside the original")
+    ] = None,
+    tag: OfTag = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy a session of an older version into one that this version goes on with."""
+    import shlex
+
+    from overnight.cli.places import as_called, shown
+    from overnight.sessions.migration import migrate as copy
+
+    found = session(directory, tag)
+    done = copy(found.files, None if to is None else to.absolute())
+    if as_json:
+        output.emit(
+            {
+                "tag": done.tag,
+                "session_dir": str(done.root),
+                "from": str(found.files.root),
+                "version": done.version,
+                "rows": done.rows,
+                "experiments": done.experiments,
+            }
+        )
+        return
+    here = Path.cwd()
+    place, old = (output.safe(shown(p, here), 300) for p in (done.root, found.files.root))
+    output.say(f"session {done.tag} in {place}: {done.rows} rows, {done.experiments} experiments")
+    output.say(f"  {old} (version {done.version}) is as it was")
+    if to is None:
+        repo = done.root.parent
+        named = "" if repo == here else f" {shlex.quote(shown(repo, here))}"
+        output.say(output.safe(as_called(f"next: overnight run{named} --tag {done.tag}"), 500))

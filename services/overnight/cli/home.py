@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from overnight.cli import output
-from overnight.cli.options import HERE, AsJson, Dir, session
+from overnight.cli.options import HERE, AsJson, Dir, OfTag, session
 
 if TYPE_CHECKING:
     from overnight.ledger.fold import ExperimentState
     from overnight.sessions.applying import Applied
 
 Best = Annotated[str, typer.Argument(metavar="ID", help="an experiment's number, or: best")]
-OfTag = Annotated[str | None, typer.Option("--tag", help="which session; default: the one there")]
 Onto = Annotated[
     str | None,
     typer.Option(metavar="BRANCH", help="commit on top of it; default: a new overnight/<tag>"),

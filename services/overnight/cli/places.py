@@ -20,8 +20,8 @@ _CALL = re.compile(
 )
 #: An error's fix that means the session which was asked for, up to where --dir has its place.
 _FIX = re.compile(
-    r"\bovernight (?:deadletter (?:list|drop \S+)|ledger repair|watch|stop|down|up|approve \d+)"
-    r"(?=`|$)"
+    r"\bovernight (?:deadletter (?:list|drop \S+)|ledger repair|watch|stop|down|up|migrate"
+    r"|approve [0-9]+)(?=`|$)"
 )
 
 

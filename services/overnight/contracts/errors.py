@@ -41,10 +41,12 @@ class VersionError(WireError):
     """Whole, but written by an older or a newer version: not ours to read, change or drop."""
 
     def __init__(self, what: str, written: int, known: int) -> None:
-        age = "a newer" if written > known else "an older"
+        age, fix = "a newer", ""
+        if written < known:
+            age, fix = "an older", "copy it by `overnight migrate`, or "
         super().__init__(
             f"{what} v{str(written)[:20]} was written by {age} version of Overnight; this is "
-            f"{__version__}, which reads v{known}: finish this session with the version that "
+            f"{__version__}, which reads v{known}: {fix}finish this session with the version that "
             "wrote it, or open another with --tag"
         )
         self.what = what

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from overnight.contracts.errors import InfrastructureError, SessionHeldError
-from overnight.executors.tree import remove_tree
 from overnight.ledger.disk import (
     LOG_HEAD_BYTES,
     LOG_TAIL_BYTES,
@@ -114,15 +113,25 @@ def _remove(item: Leftover) -> str | None:
     try:
         if item.cut:
             _cut(item.path)
-        elif item.kind in (Kind.TREES, Kind.SLOTS):
-            remove_tree(item.path)  # a candidate's own folders: their modes may be anything
         elif item.path.is_dir() and not item.path.is_symlink():
+            _open_up(item.path)
             shutil.rmtree(item.path)
         else:
             item.path.unlink()
     except OSError as error:
         return error.strerror or str(error)
+    except RecursionError:
+        return "nested too deep"
     return None
+
+
+def _open_up(folder: Path) -> None:
+    """What a candidate has closed can be removed by us, who are its owner."""
+    for here, folders, _ in os.walk(folder):
+        for place in (os.path.join(here, name) for name in folders):
+            with contextlib.suppress(OSError):
+                if not os.path.islink(place):
+                    os.chmod(place, 0o700)
 
 
 def _cut(log: Path) -> None:

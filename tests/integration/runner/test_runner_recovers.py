@@ -8,7 +8,7 @@ from threading import Event, Thread
 
 import pytest
 from prometheus_client import CollectorRegistry
-from tests.golden.make import HERE
+from tests.golden.make import golden
 from tests.unit.contracts.test_wire import _job
 from tests.unit.ledger.history_of import SID
 
@@ -108,9 +108,9 @@ def test_what_a_runner_of_another_version_left_stops_nobody(
     """Its result is kept aside with the reason, its claim too; the rest is delivered."""
     outbox = Outbox(bench.folder / "outbox")
     outbox.put(_message(1))
-    left = (HERE / "message-v2.json").read_text()
+    left = golden("message", 1)
     (outbox.folder / "result_7_2_r0.json").write_text(left)
-    (bench.folder / "claimed").write_text((HERE / "job-v0.json").read_text())
+    (bench.folder / "claimed").write_text(golden("job", -1))
     with Recorder(redis_server.url) as recorder:
         runner.recover()
 

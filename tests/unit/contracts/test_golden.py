@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from tests.golden.make import HERE, VALUES, session
+from tests.golden.make import LEDGER, VALUES, VERSIONS, golden, session
 
 from overnight import __version__
 from overnight.contracts import wire
@@ -14,14 +14,10 @@ from overnight.contracts.errors import VersionError, WireError
 NAMES = sorted(VALUES)
 
 
-def _golden(name: str, version: int) -> str:
-    return (HERE / f"{name}-v{version}.json").read_text()
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_golden_file_of_this_version_is_read_and_written_to_the_byte(name: str) -> None:
     cls, plain = VALUES[name]
-    text = _golden(name, 1)
+    text = golden(name)
 
     value = wire.decode(cls, text)
 
@@ -31,17 +27,18 @@ def test_a_golden_file_of_this_version_is_read_and_written_to_the_byte(name: str
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(("version", "age"), [(0, "an older"), (2, "a newer")])
-def test_another_version_is_told_before_any_other_complaint(
-    name: str, version: int, age: str
-) -> None:
+@pytest.mark.parametrize(("step", "age"), [(-1, "an older"), (1, "a newer")])
+def test_another_version_is_told_before_any_other_complaint(name: str, step: int, age: str) -> None:
     cls, _ = VALUES[name]
     with pytest.raises(VersionError) as caught:
-        wire.decode(cls, _golden(name, version))
+        wire.decode(cls, golden(name, step))
 
     line = str(caught.value)
-    assert line.startswith(f"{cls.__name__} v{version} was written by {age} version of Overnight")
-    assert f"this is {__version__}, which reads v1: finish this session with the version" in line
+    written, known = VERSIONS[name] + step, VERSIONS[name]
+    assert line.startswith(f"{cls.__name__} v{written} was written by {age} version of Overnight")
+    assert f"this is {__version__}, which reads v{known}: " in line
+    assert "finish this session with the version that wrote it" in line
+    assert ("`overnight migrate`" in line) == (step < 0)
     assert len(line.splitlines()) == 1
 
 
@@ -65,4 +62,4 @@ def test_what_has_no_version_is_of_the_first_one() -> None:
 
 
 def test_a_session_is_written_to_the_byte_as_the_golden_ledger() -> None:
-    assert session() == (HERE / "ledger-v1.jsonl").read_bytes()
+    assert session() == LEDGER.read_bytes()

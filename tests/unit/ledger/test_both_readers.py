@@ -13,10 +13,10 @@ from overnight.contracts import wire
 from overnight.contracts.errors import OvernightError
 from overnight.contracts.rows import GENESIS, Row
 from overnight.ledger import chain
-from tests.golden.make import HERE
+from tests.golden.make import LEDGER
 from tests.unit.ledger.history_of import SID
 
-LINES = (HERE / "ledger-v1.jsonl").read_bytes().splitlines()
+LINES = LEDGER.read_bytes().splitlines()
 Reader = Callable[..., Any]
 
 
@@ -66,7 +66,7 @@ def _rehashed(plain: dict[str, Any]) -> bytes:
 
 ODD: dict[str, Any] = {
     "version as a boolean": lambda row: {**row, "v": True},
-    "version as a float": lambda row: {**row, "v": 1.0},
+    "version as a float": lambda row: {**row, "v": float(row["v"])},
     "no version": lambda row: {k: v for k, v in row.items() if k != "v"},
     "one field more": lambda row: {**row, "zz": 1},
     "another kind": lambda row: {**row, "kind": "repaired"},

@@ -23,17 +23,18 @@ from overnight.ledger.writer import LedgerWriter
 from overnight.orchestrator.policy import decide
 from overnight.recorder.repair import repair
 from overnight.sessions.verify import verify
-from tests.golden.make import HERE
+from tests.golden.make import LEDGER, VERSIONS, golden
 from tests.unit.ledger.history_of import CONFIG, SID, opening
 
 Plain = dict[str, Any]
+NEWER = VERSIONS["row"] + 1
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> SessionFiles:
     """The golden session, as a folder."""
     files = SessionFiles(tmp_path)
-    shutil.copy(HERE / "ledger-v1.jsonl", files.ledger)
+    shutil.copy(LEDGER, files.ledger)
     last = _lines(files)[-1]
     files.head.write_text(wire.encode(Head(seq=last["seq"], hash=last["hash"])) + "\n")
     return files
@@ -62,12 +63,12 @@ def _opened(row: Plain) -> Plain:
 
 
 OTHERS: dict[str, Callable[[Plain], Plain]] = {
-    "format": lambda row: {**row, "v": 2, "algorithm": "blake3"},
+    "format": lambda row: {**row, "v": NEWER, "algorithm": "blake3"},
     "older format": lambda row: {"v": 0, "prev": row["prev"], "hash": ""},
     "kind": lambda row: {**row, "kind": "approved"},
     "field": lambda row: {**row, "body": {**row["body"], "until": "noon"}},
     "action": lambda row: {**row, "body": {**row["body"], "action": "fork"}},
-    "body's version": lambda row: {**row, "kind": "result", "body": {"v": 2}},
+    "body's version": lambda row: {**row, "kind": "result", "body": {"v": VERSIONS["result"] + 1}},
     "binding": _opened,
 }
 
@@ -130,13 +131,14 @@ def test_a_message_with_a_body_of_another_version_becomes_no_row(files: SessionF
     state = SessionState()
     for row in LedgerTail(files.ledger).poll():
         state.apply(row)
-    body = json.loads((HERE / "result-v2.json").read_text())
+    body = json.loads(golden("result", 1))
     message = LedgerMessage(key="result:7:2:r0", kind=RowKind.RESULT, body=body)
 
     verdict = admit(state, message)
 
     assert isinstance(verdict, Refuse)
-    assert verdict.reason.startswith("ExperimentResult v2 was written by a newer version")
+    newer = f"ExperimentResult v{VERSIONS['result'] + 1} was written by a newer version"
+    assert verdict.reason.startswith(newer)
 
 
 def test_nobody_decides_by_a_policy_of_a_newer_version(files: SessionFiles) -> None:
@@ -152,8 +154,9 @@ def test_nobody_decides_by_a_policy_of_a_newer_version(files: SessionFiles) -> N
 
 def test_a_damaged_version_number_is_damage(files: SessionFiles) -> None:
     lines = files.ledger.read_bytes().splitlines(keepends=True)
-    assert lines[-1].endswith(b'"v":1}\n')
-    files.ledger.write_bytes(b"".join([*lines[:-1], lines[-1].replace(b'"v":1}', b'"v":3}')]))
+    own = f'"v":{VERSIONS["row"]}}}'.encode()
+    assert lines[-1].endswith(own + b"\n")
+    files.ledger.write_bytes(b"".join([*lines[:-1], lines[-1].replace(own, b'"v":9}')]))
     with pytest.raises(LedgerError, match="overnight ledger repair"):
         LedgerTail(files.ledger).poll()
 

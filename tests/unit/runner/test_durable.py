@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.golden.make import HERE
+from tests.golden.make import golden
 from tests.unit.contracts.test_wire import _job
 
 from overnight.contracts import wire
@@ -65,16 +65,16 @@ def test_what_is_refused_takes_the_place_of_nothing(tmp_path: Path) -> None:
     assert (aside / "result_1_1_r0.2.why").read_text() == "reason 1\n"
 
 
-@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("step", [-1, 1])
 def test_files_of_another_version_are_kept_aside_and_the_others_delivered(
-    tmp_path: Path, version: int
+    tmp_path: Path, step: int
 ) -> None:
     outbox = Outbox(tmp_path)
-    text = (HERE / f"message-v{version}.json").read_text()
+    text = golden("message", step)
     (tmp_path / "result_1_1_r0.json").write_text(text)
     outbox.put(_message(2))
     claim = ClaimFile(tmp_path / "claimed")
-    claim.path.write_text((HERE / f"job-v{version}.json").read_text())
+    claim.path.write_text(golden("job", step))
 
     assert [m.key for m in outbox.waiting()] == ["result:2:1:r0"]
     assert (tmp_path / "refused" / "result_1_1_r0.json").read_text() == text

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.golden.make import HERE, VALUES
+from tests.golden.make import LEDGER, VALUES, golden
 
 from overnight.cli.__main__ import main
 from overnight.cli.summary import Ending, ending_lines
@@ -34,13 +34,13 @@ HOSTILE = "\x1b]0;gotcha\x07\x1b[2Jrefused\nfor good"
 def found(tmp_path: Path) -> Found:
     """The golden session, in which experiment 3 was given up, with two refused results."""
     files = SessionFiles(tmp_path)
-    shutil.copy(HERE / "ledger-v1.jsonl", files.ledger)
-    shutil.copy(HERE / "session-v1.json", files.identity)
+    shutil.copy(LEDGER, files.ledger)
+    files.identity.write_text(golden("session"))
     last = LedgerTail(files.ledger).poll()[-1]
     files.head.write_text(wire.encode(Head(seq=last.seq, hash=last.hash)) + "\n")
     refused = files.runner("r1") / "outbox" / "refused"
     refused.mkdir(parents=True)
-    shutil.copy(HERE / "message-v2.json", refused / "result_7_2_r1.json")
+    (refused / "result_7_2_r1.json").write_text(golden("message", 1))
     (refused / "result_7_2_r1.why").write_text(HOSTILE)
     (refused / "odd.json").write_text("{")
     return find_session(tmp_path)
@@ -190,12 +190,12 @@ def test_a_parked_job_of_a_session_is_listed_and_dropped(
     Stack(pid=os.getpid(), redis_url=redis_server.url).write(found.files)
     jobs = Jobs(connect(redis_server.url))
     job = f"{found.sid}-7-2"
-    for payload in ((HERE / "job-v2.json").read_text(), (HERE / "job-v1.json").read_text()):
+    for payload in (golden("job", 1), golden("job")):
         jobs.park(Parked(job=job, pool="default", reason="v2", payload=payload))
 
     over, unreadable = (letter for letter in letters(found) if letter.kind == "job")
     assert (over.experiment, over.attempt, over.why) == (7, 2, "v2")
-    with pytest.raises(UsageError, match="can't be read, as before: ExperimentJob v2"):
+    with pytest.raises(UsageError, match="can't be read, as before: ExperimentJob v"):
         requeue(found, unreadable.ref)
     with pytest.raises(UsageError, match="attempt 2 of experiment 7 is over"):
         requeue(found, over.ref)
