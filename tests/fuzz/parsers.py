@@ -361,6 +361,7 @@ PARSERS: dict[str, Parser] = {
 EXEMPT = {
     "configuration.paths.read_paths": "names that the YAML parser has read; covered by `bindings`",
     "plugins.load": "an entry point's name, looked up among those that are installed",
+    "sessions.preparing.read_stamp": "our own file; what it holds decides nothing but a refusal",
     "sessions.sources.read_repository": "walks the user's own folder by git's list of names",
     "snapshots.store.read_files": "git's objects; what they hold is covered by `tree`",
 }

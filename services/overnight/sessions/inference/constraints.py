@@ -12,16 +12,17 @@ from overnight.sessions.inference.training import Training
 from overnight.sessions.sources import Printed, Prose, Repository
 
 _NUMBER = r"([-+]?\d+(?:[.,]\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?)\s*(%|[kKMG]i?B\b)?"
-_IS = r"(?:be|stay|stays|remain|remains|is|keep|kept)?\s*"
 _AT_MOST = (
-    rf"(?:<=?|≤|{_IS}(?:below|under|at most)|no (?:more|higher|larger) than"
-    r"|not exceed|not be (?:more|higher|larger) than|up to)"
+    r"(?:<=?|≤|below|under|at most|no (?:more|higher|larger) than|not exceed"
+    r"|not be (?:more|higher|larger) than|up to)"
 )
 _AT_LEAST = (
-    rf"(?:>=?|≥|{_IS}(?:above|at least)|no (?:less|lower) than"
+    r"(?:>=?|≥|above|at least|no (?:less|lower) than"
     r"|not (?:be |fall |drop )?(?:less than|below))"
 )
-_BETWEEN = r"[`*\"']*\s*(?:(?:must|has to|should|needs to|may|can|shall|is to)\s+)?"
+_MODAL = r"(?:(?:must|has to|should|needs to|may|can|shall|is to)\s+)?"
+_IS = r"(?:(?:be|stay|stays|remain|remains|is|keep|kept)\s+)?"
+_BETWEEN = rf"[`*\"']*\s*{_MODAL}{_IS}"
 
 
 def find_constraints(

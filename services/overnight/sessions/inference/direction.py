@@ -14,12 +14,12 @@ from overnight.sessions.inference.training import Training
 from overnight.sessions.sources import Place, Prose, Repository, Script
 
 _LOWER = re.compile(
-    r"(?:lower|smaller)\s+(?:is|=|the)\s*(?:always\s+)?better|minimi[sz]|the lower,? the better"
-    r"|as (?:low|small) as possible",
+    r"(?:lower|smaller)\s+(?:[`*\w]+\s+)?(?:is|=|the)\s*(?:always\s+)?better"
+    r"|minimi[sz]|the lower,? the better|as (?:low|small) as possible",
     re.I,
 )
 _HIGHER = re.compile(
-    r"(?:higher|larger|bigger|greater)\s+(?:is|=|the)\s*(?:always\s+)?better|maximi[sz]"
+    r"(?:higher|larger|bigger|greater)\s+(?:[`*\w]+\s+)?(?:is|=|the)\s*(?:always\s+)?better|maximi[sz]"
     r"|the (?:higher|larger),? the better|as (?:high|large) as possible",
     re.I,
 )

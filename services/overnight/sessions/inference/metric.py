@@ -205,7 +205,9 @@ def _declared(repo: Repository, candidates: list[_Candidate]) -> _Candidate | No
             before = found.get(one.name)
             if before is None or one.how < before.how:
                 found[one.name] = one
-    strong = [one for one in found.values() if any(_is_called(line, one.name) for line in repo.prose)]
+    strong = [
+        one for one in found.values() if any(_is_called(line, one.name) for line in repo.prose)
+    ]
     if len(strong) == 1:
         return strong[0]
     # A training loss that some sentence says is minimised is not what counts; a training time is.

@@ -20,7 +20,8 @@ _HOME = re.compile(
 )
 _VARIABLE = re.compile(r"""environ(?:\.get\(|\[)\s*["'](\w+)["']|getenv\(\s*["'](\w+)["']""")
 _HUB = re.compile(
-    r"^\s*(?:from|import)\s+(?:huggingface_hub|transformers|datasets|kernels|diffusers|timm)\b",
+    r"^\s*(?:from\s+|import\s+(?:[\w.]+,\s*)*)"
+    r"(?:huggingface_hub|transformers|datasets|kernels|diffusers|timm)\b",
     re.M,
 )
 _LIBRARY_CACHES = (

@@ -10,7 +10,7 @@ import re
 
 from overnight.sessions.sources import Repository
 
-_TRACING = re.compile(r"\b(?:langsmith|langfuse|braintrust|weave|promptfoo|phoenix)\b", re.I)
+_TRACING = re.compile(r"\b(?:langsmith|langfuse|braintrust|weave|promptfoo|phoenix)", re.I)
 _PROMPT = re.compile(
     r"(?:^|/)(?:[\w-]*prompts?[\w-]*|agents|claude)(?:/|\.(?:md|txt|ya?ml|j2)$)", re.I
 )
