@@ -20,7 +20,7 @@ _CALL = re.compile(
 )
 #: An error's fix that means the session which was asked for, up to where --dir has its place.
 _FIX = re.compile(
-    r"\bovernight (?:deadletter (?:list|drop \S+)|ledger repair|watch|stop|down|up|migrate"
+    r"\bovernight (?:deadletter (?:list|drop \S+)|ledger repair|watch|stop|down|up|migrate|prepare"
     r"|approve [0-9]+)(?=`|$)"
 )
 
@@ -41,13 +41,13 @@ def as_meant(text: str, argv: Sequence[str], here: Path) -> str:
     option = "" if root == here else f" --dir {shlex.quote(named)}"
     argument = "" if repo == here else f" {shlex.quote(shown(repo, here))}"
     place = "" if root == here else f" {shlex.quote(named)}"
-    places = {"up": argument, "migrate": place}
+    places = {"up": argument, "prepare": argument, "migrate": place}
     return _FIX.sub(lambda m: m[0] + places.get(m[0].rpartition(" ")[2], option), text)
 
 
 def _named(argv: Sequence[str]) -> str | None:
     """What --dir is given, or REPO; nothing when neither is."""
-    if argv[:1] in (["run"], ["up"]):
+    if argv[:1] in (["run"], ["up"], ["once"]):
         pairs = itertools.pairwise(argv)
         return next((w for before, w in pairs if _stands_alone(before, w)), None)
     for at, word in enumerate(argv):

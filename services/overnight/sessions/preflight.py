@@ -66,7 +66,7 @@ def check_prepared(loop: ResolvedLoop) -> None:
         raise UsageError(f"data is missing, {missing}: {command}")
     stamp = read_stamp(loop.session_root)
     if stamp is not None and stamp.state != DONE:
-        raise UsageError(f"the last `overnight prepare` did not end ({stamp.at}): {command}")
+        raise UsageError(f"the last `overnight prepare` ({stamp.at}) did not end well: {command}")
 
 
 def changed_since(store: SnapshotStore, commit: str, repo: Path) -> tuple[str, ...]:

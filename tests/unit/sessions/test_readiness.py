@@ -1,0 +1,216 @@
+"""What `doctor` looks at: devices through NVML, agents, modules inside a real sandbox, the rows."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from overnight.configuration.interpreter import ResolvedCommand
+from overnight.sessions.readiness import examine
+from overnight.sessions.readiness.agents import check_agents
+from overnight.sessions.readiness.check import Check
+from overnight.sessions.readiness.first import Changes, yours
+from overnight.sessions.readiness.hardware import find_hardware
+from overnight.sessions.readiness.probe import look_inside, needed_modules
+
+GIB = 1024**3
+
+
+class FakeNvml:
+    """As much of pynvml as we call. The second device is lost."""
+
+    class NVMLError(Exception):
+        """As the real one: everything that goes wrong."""
+
+    def __init__(self, *, driver: bool = True, as_bytes: bool = False) -> None:
+        self.driver, self.as_bytes, self.open = driver, as_bytes, 0
+
+    def nvmlInit(self) -> None:
+        if not self.driver:
+            raise self.NVMLError("driver not loaded")
+        self.open += 1
+
+    def nvmlShutdown(self) -> None:
+        self.open -= 1
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 3
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        if index == 1:
+            raise self.NVMLError("GPU is lost")
+        return index
+
+    def nvmlDeviceGetName(self, handle: int) -> str | bytes:
+        return b"NVIDIA H100 80GB HBM3" if self.as_bytes else "NVIDIA H100 80GB HBM3"
+
+    def nvmlDeviceGetUUID(self, handle: int) -> str:
+        return f"GPU-{handle}"
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:
+        return type("Memory", (), {"total": 80 * GIB})()
+
+    def nvmlSystemGetDriverVersion(self) -> str:
+        return "570.133.20"
+
+    def nvmlSystemGetCudaDriverVersion(self) -> int:
+        return 12080
+
+
+@pytest.mark.parametrize("as_bytes", [False, True])
+def test_devices_are_named_by_uuid_and_a_lost_one_hides_no_other(as_bytes: bool) -> None:
+    nvml = FakeNvml(as_bytes=as_bytes)
+    found = find_hardware({}, lambda: nvml).plain()
+
+    assert [(gpu["name"], gpu["uuid"], gpu["vram_mb"]) for gpu in found["gpus"]] == [
+        ("NVIDIA H100 80GB HBM3", "GPU-0", 81920),
+        ("NVIDIA H100 80GB HBM3", "GPU-2", 81920),
+    ]
+    assert (found["driver"], found["cuda"]) == ("570.133.20", "12.8")
+    assert nvml.open == 0, "shut down again"
+
+
+def test_without_driver_or_module_there_is_no_gpu_and_no_fault() -> None:
+    def missing() -> Any:
+        raise ImportError("no module named pynvml")
+
+    for load in (missing, lambda: FakeNvml(driver=False)):
+        found = find_hardware({}, load)
+        assert (found.gpus, found.driver, found.cuda) == ((), None, None)
+        assert found.shown.startswith("no GPU; cpu ")
+
+
+def test_no_gpu_is_a_warning_and_one_is_none(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print(f'val_loss: {1}')\n")
+
+    def device(nvml: FakeNvml) -> Check:
+        found = examine(tmp_path, {"PATH": "/usr/bin:/bin"}, nvml=lambda: nvml)
+        return next(check for check in found.checks if check.name == "device")
+
+    assert device(FakeNvml(driver=False)).status == "warn"
+    assert device(FakeNvml()).detail == "2 x NVIDIA H100 80GB HBM3, 80 GiB each, driver 570.133.20"
+
+
+def test_a_row_that_is_not_ok_must_name_its_fix() -> None:
+    with pytest.raises(ValueError, match="without a fix"):
+        Check(name="disk", status="warn", detail="full")
+
+
+# ------------------------------------------------------------------------------ coding agents
+
+
+def program(folder: Path, name: str, text: str = "echo 2.1.0") -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{text}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_agents_are_asked_for_their_version_alone_and_logins_are_never_read(tmp_path: Path) -> None:
+    bin_, home = tmp_path / "bin", tmp_path / "home"
+    log = tmp_path / "calls"
+    program(bin_, "claude", f"echo \"$@\" >>{log}; echo '2.1.290 (Claude Code)'")
+    program(bin_, "codex", f'echo "$@" >>{log}; echo codex-cli 0.140')
+    (home / ".claude").mkdir(parents=True)
+    secret = home / ".claude/.credentials.json"
+    secret.write_text("TOKEN")
+    secret.chmod(0o000)
+    rows = check_agents({"PATH": str(bin_), "HOME": str(home)}, None)
+
+    assert [(row.status, row.detail) for row in rows] == [
+        ("ok", "claude 2.1.290 (Claude Code), login in ~/.claude/.credentials.json"),
+        ("warn", "codex codex-cli 0.140, no login seen"),
+    ]
+    assert log.read_text() == "--version\n--version\n"
+
+
+@pytest.mark.parametrize(
+    ("environ", "wanted", "status"),
+    [
+        ({}, None, "ok"),
+        ({}, "claude", "fail"),
+        ({}, "trainer9000", "fail"),
+        ({"OPENAI_API_KEY": "x"}, "codex", "ok"),
+    ],
+)
+def test_a_wanted_agent_must_be_there(
+    tmp_path: Path, environ: dict[str, str], wanted: str | None, status: str
+) -> None:
+    if environ:
+        program(tmp_path / "bin", "codex")
+    (row,) = check_agents({"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path), **environ}, wanted)
+
+    assert row.status == status
+    assert "x" not in row.detail.split(), "no key is shown"
+
+
+# ------------------------------------------------------------------- inside a sandbox
+
+
+def test_only_imports_that_must_be_there_are_looked_for(tmp_path: Path) -> None:
+    files = {
+        "train.py": "import os, torch\nimport model\nfrom pkg.data import x\n"
+        "try:\n    import flash_attn\nexcept ImportError:\n    pass\n"
+        "def late():\n    import wandb\n",
+        "model.py": "import einops\n",
+        "pkg/__init__.py": "",
+        "pkg/data.py": "from . import other\nimport tiktoken\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    assert needed_modules(tmp_path, ["python", "train.py"], []) == {
+        "os", "torch", "einops", "tiktoken",
+    }  # fmt: skip
+
+
+def test_a_real_sandbox_says_which_modules_and_reads_a_candidate_would_miss(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open/x.bin").write_text("1")
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    (closed / "y.bin").write_text("1")
+    (closed / "y.bin").chmod(0o000)
+    command = ResolvedCommand(python=Path(sys.executable), argv=("no-such-thing",), origin="test")
+    seen = look_inside(command, {"json", "nosuchmodule"}, (str(tmp_path / "open"), str(closed)))
+
+    assert seen.problem == ""
+    assert (seen.python or "").startswith("3.")
+    assert seen.missing == ("nosuchmodule",)
+    assert not seen.program
+    if seen.isolation == "namespaces":
+        assert seen.closed == ((str(closed), f"not readable: {closed}/y.bin"),)
+        assert seen.seccomp
+
+
+def test_a_python_that_does_not_start_is_a_row_and_no_traceback(tmp_path: Path) -> None:
+    broken = tmp_path / "python"
+    program(tmp_path, "python", "exit 3")
+    command = ResolvedCommand(python=broken, argv=(str(broken),), origin="test")
+
+    assert str(broken) in look_inside(command, set(), ()).problem
+
+
+# ---------------------------------------------------------------------------- what is yours
+
+
+@pytest.mark.parametrize(
+    ("changed", "strategy", "text"),
+    [
+        ((), "snapshots", "nothing uncommitted; the baseline is HEAD 228791f"),
+        ((" M train.py", "?? notes.md"), "snapshots",
+         "M train.py, ?? notes.md part of the baseline, as it lies (HEAD 228791f)"),
+        ((" M train.py",), "branches",
+         "M train.py NOT part of the baseline (HEAD 228791f): commit first, or snapshots"),
+        (tuple(f"?? {n}" for n in range(9)), "snapshots",
+         "?? 0, ?? 1, ?? 2, ?? 3, ?? 4, ?? 5 and 3 more part of the baseline, as it lies "
+         "(HEAD 228791f)"),
+    ],
+)  # fmt: skip
+def test_what_is_uncommitted_is_said_to_count_or_not(
+    changed: tuple[str, ...], strategy: str, text: str
+) -> None:
+    assert yours(Changes(branch="main", head="228791f", changed=changed), strategy) == text
