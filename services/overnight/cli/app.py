@@ -15,6 +15,7 @@ from overnight.cli import (
     home,
     once,
     output,
+    program,
     prompt,
     readiness,
     report,
@@ -77,6 +78,7 @@ def build() -> typer.Typer:
     app.add_typer(truth.ledger, name="ledger")
     app.add_typer(deadletter.deadletter, name="deadletter")
     app.add_typer(bench.bench, name="bench")
+    app.add_typer(program.program, name="program")
     app.add_typer(prompt.prompt, name="prompt")
     app.add_typer(skills.skills, name="skills")
     for name in services.NAMES:

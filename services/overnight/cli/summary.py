@@ -57,6 +57,8 @@ def status_lines(status: Mapping[str, Any], here: Path) -> list[str]:
     lines += _research(status)
     if status["description"]:
         lines.append(f"  about     {one_line(status['description'], 200)}")
+    if status["program"]:
+        lines.append(f"  program   {status['program']}")
     lines.append(f"  files     {places.shown(Path(status['session_dir']), here)}")
     lines += [f"  {name:<9} {url}" for name, url in sorted(status["endpoints"].items())]
     return lines

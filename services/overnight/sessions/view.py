@@ -15,6 +15,7 @@ from overnight.ledger.fold import ExperimentState, SessionState
 from overnight.orchestrator.caps import HOUR, price
 from overnight.orchestrator.planning import counts, waits_for_limit
 from overnight.sessions.locate import Found, read_state
+from overnight.sessions.program.changes import change_in
 from overnight.sessions.stack import Stack, read_stack
 
 RUNNING, QUEUED, INTERRUPTED = "running", "queued", "interrupted"
@@ -65,6 +66,7 @@ def status_object(
         "session_dir": str(files.root),
         "endpoints": endpoints,
         "waiting": {},  # service -> what for; `current_status` knows
+        "program": None,  # what became of program.md; `current_status` knows
     }
 
 
@@ -118,7 +120,8 @@ def current_status(found: Found) -> dict[str, Any]:
     state = read_state(found.files)
     status = status_object(found.files, found.tag, state, endpoints, runners=runners_of(stack))
     waiting = dict(stack.waiting) if stack else {}
-    return status | {"pid": stack.pid if stack else None, "waiting": waiting}
+    program = change_in(found.files, state.opened)
+    return status | {"pid": stack.pid if stack else None, "waiting": waiting, "program": program}
 
 
 def result_row(experiment: ExperimentState) -> dict[str, Any]:

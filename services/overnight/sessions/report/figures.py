@@ -43,8 +43,10 @@ def percent(facts: Facts) -> str:
     if total is None or baseline is None or baseline.metric is None:
         return "a gain beyond what a number holds"
     share = 100 * total / abs(baseline.metric) if baseline.metric else math.inf
-    if not math.isfinite(share) or share >= 1e4:
+    if not math.isfinite(share) or abs(share) >= 1e4:
         return f"{change(total)} than the baseline"
+    if total < 0:  # kept for its simplicity
+        return f"{-share:.2g} % worse than the baseline, with less code"
     told = f"{share:.1f}" if share >= 0.1 else f"{share:.2g}"
     return f"{told} % better than the baseline"
 
