@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from overnight.ledger.fold import ExperimentState, SessionState
     from overnight.sessions.locate import Found
 
+Part = Annotated[
+    str | None,
+    typer.Option("--of", metavar="PART", help="run, score or guard; default: what failed"),
+]
 Raw = Annotated[bool, typer.Option("--raw", help="as it is, terminal escapes included")]
 
 
@@ -100,6 +104,7 @@ def _facts(facts: dict[str, Any], metric: str, undecided: str) -> None:
         printed = words.saw(metric, ((c["name"], c["value"]) for c in facts["claims"]))
         lines[4:4] = [f"  instead   {printed}"] if printed else []
     lines[2:2] = _said(facts)
+    lines += _change(facts)
     steps = ", ".join(f"{k} {v:.2f} s" for k, v in facts["timings"].items())
     lines += [f"  steps     {output.safe(steps, 500)}"] if steps else []
     for line in lines:
@@ -108,6 +113,27 @@ def _facts(facts: dict[str, Any], metric: str, undecided: str) -> None:
         output.say("\n" + strip_terminal(facts["diff"]).rstrip("\n"))
     if facts["log_tail"]:
         output.say("\nend of its log:\n" + facts["log_tail"].rstrip("\n"))
+
+
+def _change(facts: dict[str, Any]) -> list[str]:
+    """How large it is, how it came about, what to look at."""
+    from overnight.cli import words
+
+    lines = []
+    if facts["lines_added"] or facts["lines_removed"]:
+        places = "1 place" if facts["places"] == 1 else f"{facts['places']} places"
+        code = "" if facts["code_lines"] is None else f"   all code {facts['code_lines']} lines"
+        changed = f"+{facts['lines_added']} -{facts['lines_removed']} lines in {places}"
+        lines.append(f"  change    {changed}{code}")
+    if facts["strategy"] != "normal":
+        lines.append(f"  asked     for: {facts['strategy'].replace('_', ' ')}")
+    if facts["repairs"] is not None:
+        lines.append(f"  mends     {facts['repairs']:03d}, which crashed")
+    if facts["of"] is not None:
+        lines.append(f"  re-run    of {facts['of']:03d}")
+    if facts["flags"]:
+        lines.append(f"  look at   {words.flagged(facts['flags'])}")
+    return lines
 
 
 def _said(facts: dict[str, Any]) -> list[str]:
@@ -165,6 +191,7 @@ def log(
         int | None,
         typer.Option(parser=whole("--attempt", 1), metavar="N", help="default: the last one"),
     ] = None,
+    of: Part = None,
     directory: Dir = HERE,
     raw: Raw = False,
     as_json: AsJson = False,
@@ -174,7 +201,7 @@ def log(
 
     found = session(directory, tag)
     experiment = find_experiment(_state(found), which)
-    tail = log_tail(found.files, experiment, attempt=attempt, lines=lines, raw=raw)
+    tail = log_tail(found.files, experiment, attempt=attempt, lines=lines, raw=raw, of=of)
     if as_json:
         output.emit(
             {

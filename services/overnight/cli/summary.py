@@ -17,6 +17,7 @@ from overnight.ledger.disk import used_bytes
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import ExperimentState, SessionState
 from overnight.orchestrator.planning import last_fault
+from overnight.orchestrator.policy import because
 from overnight.sessions.experiments import log_tail
 from overnight.sessions.verify import verify
 from overnight.sessions.view import gain_percent, idea_counts, kept_path, survivors
@@ -42,7 +43,7 @@ def status_lines(status: Mapping[str, Any], here: Path) -> list[str]:
     if status["pid"] is None and state not in ("closed", "new"):
         again = places.as_called(f"overnight run{_which(status, here)}")
         state = f"{state}, but no stack runs: `{again}` goes on"
-    why = f" ({one_line(status['why'], 200)})" if status["why"] else ""
+    why = f" ({one_line(status['why'], 600)})" if status["why"] else ""
     lines = [f"session {status['tag']}: {state}{why}"]
     for service, what_for in sorted(status["waiting"].items()):
         lines.append(f"  waiting   {one_line(service, 40)}: {one_line(what_for, 300)}")
@@ -157,7 +158,8 @@ def _why_failed(ending: Ending) -> str:
     baseline, config = ending.state.baseline, ending.state.config
     if baseline is None or baseline.final is None:
         return "it never ran"
-    told = one_line(baseline.final.detail, 300) or _last_line(ending.files, baseline)
+    why = because(ending.state, baseline)
+    told = one_line(why, 300) or _last_line(ending.files, baseline)
     saw = words.saw_instead(baseline, config.metric.name if config else None)
     if baseline.in_dead_letter:
         told = f"{told}; the last one: {one_line(last_fault(baseline), 200)}"
@@ -183,6 +185,8 @@ def _best(ending: Ending) -> list[str]:
     metric = state.config.metric
     percent = gain_percent(metric, baseline, best)
     better = "" if percent is None else f"   {percent:.1f} % better than the baseline"
+    if percent is not None and percent < 0:
+        better = f"   {-percent:.2g} % worse than the baseline, with less code"
     if state.incumbent == 1:
         better = "   the baseline: nothing was better"
     path = kept_path(state)

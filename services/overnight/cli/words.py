@@ -91,7 +91,15 @@ _REASONS = {
     "by_person": "by a person",
     "no_answer": "nobody approved it",
     "train": "over its budget",
+    "not_worth_it": "gain not worth its added code",
+    "simplification": "simpler and as good",
+    "constraint": "breaks a constraint",
+    "guard": "fails the guard",
+    "vram": "needs too much VRAM",
+    "re_run": "the best still runs",
+    "environment": "the best failed as well",
 }
+_FLAGS = {"vram_warning": "much more VRAM", "many_changes": "many changes at once"}
 
 _STYLES = {
     Status.KEEP: "green",
@@ -171,7 +179,14 @@ def verdict(experiment: ExperimentState, decision: Decision, metric: str | None 
         told.append(saw_instead(experiment, metric))
         told.append(experiment.final.detail if experiment.final else "")
         told.append(refusal(experiment))
-    return one_line(": ".join(part for part in told if part), VERDICT_CHARS)
+    flags = flagged(decision.flags)
+    words = ": ".join(part for part in told if part) + (f" ({flags})" if flags else "")
+    return one_line(words, VERDICT_CHARS)
+
+
+def flagged(flags: Iterable[str]) -> str:
+    """What a person should look at: `much more VRAM, many changes at once`."""
+    return ", ".join(_FLAGS.get(flag, flag.replace("_", " ")) for flag in flags)
 
 
 def style(status: Status) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REFUSED = "refused"  #: folder in an outbox: results that became no row
+SCORE, GUARD = "score", "guard"  #: the commands after a run: of their logs and steps
 WHY = ".why"  #: file beside each of them: the recorder's reason
 
 
@@ -91,7 +92,7 @@ class SessionFiles:
         return self.iteration(experiment_id) / name
 
     def check_log(self, experiment_id: int, name: str) -> Path:
-        """What a command after the run said: "guard", or "score" for the metric's."""
+        """What a command after the run said: GUARD, or SCORE for the metric's."""
         return self.iteration(experiment_id) / f"{name}.log"
 
     def runner(self, slot: str) -> Path:

@@ -13,15 +13,17 @@ from overnight.contracts.errors import InfrastructureError, UsageError
 from overnight.contracts.experiment import STEPS
 from overnight.contracts.status import ControlAction
 from overnight.contracts.untrusted import strip_terminal
-from overnight.ledger.approvals import awaits_approval
-from overnight.ledger.files import SessionFiles
+from overnight.ledger.approvals import awaits_approval, refusal
+from overnight.ledger.files import GUARD, SCORE, SessionFiles
 from overnight.ledger.fold import ExperimentState, SessionState
+from overnight.orchestrator.policy import because
 from overnight.sessions.view import result_row
 from overnight.snapshots.store import SnapshotStore
 
 BEST = "best"
 LOG_TAIL_BYTES = 64 * 1024
 LOG_TAIL_LINES = 200
+PARTS = ("run", SCORE, GUARD)  #: what has a log of its own
 SHOWN_LOG_LINES = 40  #: of `show`
 
 
@@ -88,17 +90,29 @@ def log_tail(
     attempt: int | None = None,
     lines: int = LOG_TAIL_LINES,
     raw: bool = False,
+    of: str | None = None,
 ) -> LogTail:
     """Its last lines, without what could drive a terminal (unless *raw*).
 
     attempt: None: the newest one that has a log; the one by which it was given up never ran.
+    of: "run", or one of the commands after it, "score" and "guard"; None: what failed.
 
     Raises:
         UsageError: that attempt has no log.
     """
+    if of is not None and of not in PARTS:
+        raise UsageError(f"--of {of}: there are {', '.join(PARTS)}")
+    chosen = attempt is not None
     if attempt is None:
         attempt = _newest_logged(files, experiment)
     path = files.run_log(experiment.id, attempt)
+    of = of or ("run" if chosen else _failed_part(experiment))
+    if of != "run":
+        path = files.check_log(experiment.id, of)
+        if not path.exists():
+            raise UsageError(
+                f"experiment {experiment.id} has no {of} log: {path.name} is not there"
+            )
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -115,6 +129,16 @@ def log_tail(
     tail = kept[-lines:] if lines > 0 else []
     whole = size == len(data) and len(tail) == len(kept)
     return LogTail(path=path, attempt=attempt, size_bytes=size, text="".join(tail), whole=whole)
+
+
+def _failed_part(experiment: ExperimentState) -> str:
+    """What of the experiment has the last words that matter."""
+    final = experiment.final
+    if final is None:
+        return "run"
+    if final.guard == "failed":
+        return GUARD
+    return SCORE if (final.signature or "").startswith(f"{SCORE}:") else "run"
 
 
 def _newest_logged(files: SessionFiles, experiment: ExperimentState) -> int:
@@ -138,18 +162,22 @@ def detail(files: SessionFiles, state: SessionState, experiment: ExperimentState
         log: str | None = log_tail(files, experiment, lines=SHOWN_LOG_LINES).text
     except UsageError:
         log = None
+    row = result_row(experiment)
     return {
-        **result_row(experiment),
+        **row,
+        "detail": because(state, experiment) or refusal(experiment),
         "analysis": experiment.proposed.analysis,
         "approval": approval(state, experiment),
         "steering": [a.text for a in state.steering if a.seq <= experiment.proposed.seen_seq],
         "lines_added": experiment.proposed.lines_added,
         "lines_removed": experiment.proposed.lines_removed,
+        "places": experiment.proposed.places,
+        "code_lines": experiment.proposed.code_lines,
         "diff": diff(files, state, experiment) if experiment.proposed.commit else None,
         "log_tail": log,
         "timings": _in_time(last.timings) if last else {},
         "claims": [wire.dump(claim) for claim in last.claims] if last else [],
-        "flags": list(last.flags) if last else [],
+        "flags": [*row["flags"], *(last.flags if last else ())],
         "replicates": [e.id for e in state.experiments.values() if e.proposed.of == experiment.id],
         "attempts": len(experiment.attempts),
     }

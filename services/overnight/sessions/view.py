@@ -8,7 +8,7 @@ from typing import Any
 
 from overnight.contracts.experiment import ExperimentResult
 from overnight.contracts.loop import MetricSpec, Research
-from overnight.contracts.status import Direction, Status
+from overnight.contracts.status import Direction, Role, Status
 from overnight.ledger.approvals import awaiting, awaits_approval, refusal
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import ExperimentState, SessionState
@@ -81,11 +81,12 @@ def spent(state: SessionState) -> dict[str, float | None]:
 
 
 def idea_counts(state: SessionState) -> dict[str, int]:
-    """Decided ideas by verdict, as `counts` without the baseline: that one is no idea."""
+    """Decided ideas by verdict, as `counts` without the baseline and re-runs: they are none."""
     tally = counts(state)
-    baseline = state.baseline
-    if baseline is not None and baseline.decision is not None:
-        tally[baseline.decision.verdict.value] -= 1
+    for number in (1, *state.replicates):
+        experiment = state.experiments.get(number)
+        if experiment is not None and experiment.decision is not None:
+            tally[experiment.decision.verdict.value] -= 1
     return tally
 
 
@@ -141,6 +142,10 @@ def result_row(experiment: ExperimentState) -> dict[str, Any]:
         "branch": proposed.branch,
         "hypothesis": proposed.hypothesis,
         "proposer": proposed.proposer,
+        "strategy": proposed.strategy.value,
+        "of": proposed.of,
+        "repairs": proposed.repairs,
+        "flags": list(decision.flags) if decision else [],
         "runtime_s": last.runtime_s if last else None,
         "cpu_s": last.cpu_s if last else None,
         "peak_vram_mb": last.peak_vram_mb if last else None,
@@ -158,15 +163,16 @@ def _last(experiment: ExperimentState) -> ExperimentResult | None:
 
 
 def ranked(state: SessionState) -> list[ExperimentState]:
-    """Best first; without a metric last, in order of id."""
+    """Best first, re-runs after all others; without a metric last, in order of id."""
     minimize = state.config is None or state.config.metric.direction is Direction.MINIMIZE
     sign = 1.0 if minimize else -1.0
 
     def order(experiment: ExperimentState) -> tuple[int, float, int]:
         metric = experiment.final.metric if experiment.final else None
         if metric is None:
-            return (1, 0.0, experiment.id)
-        return (0, sign * metric, experiment.id)
+            return (2, 0.0, experiment.id)
+        again = experiment.proposed.role is Role.REPLICATE
+        return (int(again), sign * metric, experiment.id)
 
     return sorted(state.experiments.values(), key=order)
 
