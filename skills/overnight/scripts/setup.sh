@@ -7,4 +7,6 @@ if ! command -v overnight >/dev/null 2>&1; then
     exit 3
 fi
 overnight setup "$@"
-exec overnight prepare
+if [ -f prepare.py ] || grep -s '^prepare:' loop.run.yaml | grep -qv 'null'; then
+    exec overnight prepare
+fi
