@@ -415,3 +415,26 @@ def test_an_unknown_binding_names_its_key(tmp_path: Path) -> None:
 
     assert caught.value.key == "metric.direction"
     assert os.path.exists(tmp_path / "train.py")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "CACHE = Path.home() / '.cache/shards'",
+        'CACHE = Path.home() / ".cache" / "shards"',
+        "CACHE = f'{HOME}/.cache/shards/v1'",
+        "CACHE = os.path.expanduser('~/.cache/shards')",
+        "CACHE = os.path.join(os.environ['HOME'], '.cache', 'shards')",
+    ],
+)
+def test_a_cache_in_the_home_folder_is_found_however_it_is_spelled(
+    tmp_path: Path, code: str
+) -> None:
+    (tmp_path / "home/.cache/shards").mkdir(parents=True)
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    (repo / "prepare.py").write_text(f"import os\n{code}\n")
+    (repo / "train.py").write_text("import prepare\nprint(f'val_loss: {1.0:.6f}')\n")
+    found = infer(repo, {}, {"HOME": str(tmp_path / "home")})
+    assert found.reads.value == ["~/.cache/shards"]
+    assert found.reads.evidence == "prepare.py:2"

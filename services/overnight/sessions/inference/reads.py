@@ -14,7 +14,8 @@ from overnight.sessions.sources import Repository, Script
 from overnight.snapshots import userrepo
 
 _JOIN = r"""["']\s*(?:,|\)?\s*/)\s*["']"""
-_CACHE = re.compile(rf"""~/\.cache/([\w.-]+)|["']\.cache{_JOIN}([\w.-]+)["']""")
+#: `~/.cache/x`, home / ".cache/x", f"{home}/.cache/x", join(home, ".cache", "x").
+_CACHE = re.compile(rf"""(?<![\w.-])\.cache/([\w.-]+)|["']\.cache{_JOIN}([\w.-]+)["']""")
 _HOME = re.compile(
     r"""["']~/((?!\.cache/)[\w./-]+)["']|home\(\)\s*/\s*["']((?!\.cache\b)[\w./-]+)["']"""
 )
