@@ -11,6 +11,18 @@ from tests.e2e.stage import Play, Stage, until
 
 ADVICE = "smaller steps,\nplease"
 QUESTION = "what does the learning rate do?"
+PROGRAM = """\
+# Goal
+val_bpb below 1.0
+## Baseline
+1.26, measured
+## Directions
+1. the learning rate
+## Already tried
+nothing
+## Constraints
+budget 5 seconds, pace.py is frozen, no new packages, 1 GB of memory, one change an experiment
+"""
 DEADLINE = 4.0  #: seconds that an experiment may take
 LIMIT = 6.0  #: seconds that all may take together
 
@@ -125,7 +137,7 @@ def test_a_new_session_begins_with_the_best_of_another(stage: Stage) -> None:
     assert refused.code == 2
     assert "no program.md" in refused.errors
     assert not stage.root.exists()
-    stage.write({"program.md": "# Goal\nless\n"})
+    stage.write({"program.md": PROGRAM})
     first = stage.run(6, "--tag", "first")
     assert first.code == 0, str(first)
     stage.write({"train.py": stage.repo.joinpath("train.py").read_text() + "# newer\n"})
@@ -148,6 +160,6 @@ def test_a_new_session_begins_with_the_best_of_another(stage: Stage) -> None:
     assert "edited since first began, and not in this session: train.py" in notes
     assert "budget: 5.0 -> 9.0" in notes
     assert "# newer" in stage.repo.joinpath("train.py").read_text()
-    assert (stage.repo / "sandbox-next" / "program.md").read_text() == "# Goal\nless\n"
+    assert (stage.repo / "sandbox-next" / "program.md").read_text() == PROGRAM
     assert stage.ask("verify", "--dir", str(stage.repo / "sandbox-next")).code == 0
     stage.check_nothing_is_left()

@@ -25,10 +25,13 @@ def program_of(repo: Path, name: str = PROGRAM_FILE) -> str | None:
         return None
     except OSError as error:
         raise ConfigError(f"{name}: {error.strerror}") from error
-    with os.fdopen(handle, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise ConfigError(f"{name} is no file: move it away")
-        data = file.read(MAX_PROGRAM_BYTES + 1)
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            data = file.read(MAX_PROGRAM_BYTES + 1)
+    finally:
+        os.close(handle)
     if len(data) > MAX_PROGRAM_BYTES:
         raise ConfigError(
             f"{name} is longer than {MAX_PROGRAM_BYTES // 1024} KiB: shorten it"

@@ -13,18 +13,16 @@ from pathlib import Path
 
 from overnight import __version__
 from overnight.configuration import (
-    PROGRAM_FILE,
     ResolvedLoop,
     changed_track_keys,
     config_digest,
-    program_of,
     redis_source,
     resolve_command,
     resolve_loop,
     track_digest,
 )
 from overnight.contracts import wire
-from overnight.contracts.errors import ConfigError, InfrastructureError, LedgerError, UsageError
+from overnight.contracts.errors import InfrastructureError, LedgerError, UsageError
 from overnight.contracts.loop import LoopConfig
 from overnight.contracts.rows import Opening, SessionOpened
 from overnight.faultpoints import Step, reach
@@ -35,10 +33,10 @@ from overnight.ledger.identity import Identity, read_identity
 from overnight.ledger.lock import hold
 from overnight.orchestrator.policy import POLICY_VERSION, check_policy
 from overnight.sessions.base import base_of
+from overnight.sessions.beginning import Beginning, begin, check_beginning
 from overnight.sessions.limits import check_limits
 from overnight.sessions.locate import read_state, sessions_beside
-from overnight.sessions.origin import Source, find_source, is_same
-from overnight.sessions.preflight import changed_since, check_plugins, check_prepared, check_sources
+from overnight.sessions.preflight import changed_since, check_plugins, check_prepared
 from overnight.snapshots.errors import SnapshotMissingError
 from overnight.snapshots.root import prepare_root
 from overnight.snapshots.store import SnapshotStore
@@ -97,7 +95,7 @@ def open_session(request: Request) -> Opened:
     files = SessionFiles(_root_for(resolved.session_root, request.tag))
     heal_identity(files)
     exists = files.identity.is_file()
-    beginning = None if exists else _begin(resolved, request)
+    beginning = None if exists else begin(resolved, request.source, request.tag)
     command = resolve_command(resolved.repo, resolved.config, request.environ)
     redis_source(request.environ)  # before anything is written
     fresh = not os.path.lexists(files.root)
@@ -110,7 +108,7 @@ def open_session(request: Request) -> Opened:
         launch = _Launch(resolved, command.argv, str(command.python))
         if files.identity.is_file():
             return _resume(files, lock, launch, request)
-        beginning = beginning or _begin(resolved, request)
+        beginning = beginning or begin(resolved, request.source, request.tag)
         notes = (moved, *beginning.notes) if moved else beginning.notes
         return _open_new(files, lock, launch, request, replace(beginning, notes=notes))
     except BaseException:
@@ -226,39 +224,6 @@ def _make_room(files: SessionFiles, lock: int, repo: Path) -> tuple[SessionFiles
     return files, fresh, f"the last session {why}: moved to {aside.name}"
 
 
-@dataclass(frozen=True)
-class _Beginning:
-    source: Source | None
-    program: str | None  #: text
-    notes: tuple[str, ...] = ()
-
-
-def _begin(resolved: ResolvedLoop, request: Request) -> _Beginning:
-    """What a new session begins with, checked. Raises UsageError naming the fix."""
-    program, notes = _program(resolved)
-    if request.source is None:
-        check_sources(resolved.repo, resolved.config.editable_files)
-        return _Beginning(None, program, notes)
-    return _Beginning(find_source(resolved, request.source, request.tag), program, notes)
-
-
-def _program(resolved: ResolvedLoop) -> tuple[str | None, tuple[str, ...]]:
-    """program.md as it is now, and what to say of one that can't be used."""
-    required = resolved.config.policy.require_program
-    try:
-        text = program_of(resolved.repo)
-    except ConfigError as error:
-        if required:
-            raise
-        return None, (f"proposers are not told of it: {error}",)
-    if required and text is None:
-        raise ConfigError(
-            f"policy.require_program: no {PROGRAM_FILE} in {resolved.repo}: write one with "
-            "`overnight program new`"
-        )
-    return text, ()
-
-
 def _resume(files: SessionFiles, lock: int, launch: _Launch, request: Request) -> Opened:
     state = read_state(files)
     identity = read_identity(files)
@@ -271,7 +236,7 @@ def _resume(files: SessionFiles, lock: int, launch: _Launch, request: Request) -
             f"session {identity.tag} was opened with other bindings ({'; '.join(changed)}): "
             "a session keeps its own; open another with --tag"
         )
-    _check_beginning(state.opened, identity.tag, config, request.source)
+    check_beginning(state.opened, config, request.source)
     session = state.opened.model_copy(
         update={
             "config": wire.dump(config),
@@ -295,22 +260,6 @@ def _resume(files: SessionFiles, lock: int, launch: _Launch, request: Request) -
     )
 
 
-def _check_beginning(
-    opened: SessionOpened, tag: str, config: LoopConfig, source: str | None
-) -> None:
-    """A session began once. Raises UsageError when it did not begin as is asked for now."""
-    if source is not None and not is_same(opened.origin, source):
-        raise UsageError(
-            f"session {tag} exists and did not begin with {source}: leave out --from to go on, or "
-            "name a new one by --tag"
-        )
-    if config.policy.require_program and opened.program_digest is None:
-        raise UsageError(
-            f"policy.require_program: session {tag} began without a {PROGRAM_FILE}: write one, "
-            "then open another session with --tag"
-        )
-
-
 def _newer_edits(files: SessionFiles, session: SessionOpened, repo: Path) -> tuple[str, ...]:
     try:
         changed = changed_since(SnapshotStore(files.root), session.base_commit, repo)
@@ -331,7 +280,7 @@ def _newer_edits(files: SessionFiles, session: SessionOpened, repo: Path) -> tup
 
 
 def _open_new(
-    files: SessionFiles, lock: int, launch: _Launch, request: Request, beginning: _Beginning
+    files: SessionFiles, lock: int, launch: _Launch, request: Request, beginning: Beginning
 ) -> Opened:
     resolved, config = launch.resolved, launch.resolved.config
     tag = request.tag or default_tag(request.today)
