@@ -18,9 +18,9 @@ from overnight.contracts.experiment import ExperimentJob, ExperimentResult
 from overnight.contracts.loop import CommandSource, JsonSource, Plausible
 from overnight.contracts.status import Status
 from overnight.faultpoints import Step, reach
-from overnight.ledger.files import SessionFiles
+from overnight.ledger.files import GUARD, SCORE, SessionFiles
 from overnight.ledger.stamp import utc_label
-from overnight.runner.checks import GUARD, SCORE, Checks
+from overnight.runner.checks import Checks
 from overnight.runner.parse import MetricParser, Parsed
 from overnight.runner.specs import Bench, run_spec
 from overnight.runner.verdict import Verdict, classify, ended_well

@@ -18,11 +18,11 @@ from overnight.contracts.experiment import ExperimentJob
 from overnight.contracts.loop import CommandSource, Plausible
 from overnight.contracts.status import Status
 from overnight.contracts.untrusted import one_line
+from overnight.ledger.files import GUARD, SCORE
 from overnight.runner.parse import MetricParser, Parsed
 from overnight.runner.specs import Bench, check_spec
 from overnight.runner.verdict import DETAIL_CHARACTERS, Verdict, classify, ended_well
 
-SCORE, GUARD = "score", "guard"  #: names of the two: of their logs, and of their steps in `timings`
 #: What a run leaves under such a name would steer the frozen command instead of being its input:
 #: a json.py beside a script is imported for the library's own, a pytest.ini chooses the tests.
 CODE_SUFFIXES = (".py", ".pyc", ".pyd", ".so", ".pth", ".sh", ".ini", ".cfg", ".toml")

@@ -34,7 +34,7 @@ def objection(config: LoopConfig, result: ExperimentResult) -> Objection | None:
         if why is not None:
             return Objection(VRAM, why)
     if config.guard is not None and result.guard == "failed":
-        return Objection(GUARD, "the guard command failed")
+        return Objection(GUARD, result.detail or "the guard command failed")
     return None
 
 
