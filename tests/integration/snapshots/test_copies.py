@@ -69,6 +69,8 @@ def test_on_a_users_commit_only_what_differs_changes(repo: Path, part: str) -> N
         write(repo, {f"{part}/train.py": "LR = 1\n", f"{part}/old.txt": "old"})
     write(repo, {"old.txt": "old"})
     (folder / "link.txt").symlink_to("old.txt")
+    write(folder, {"same.txt": "same"})
+    (folder / "kept.txt").symlink_to("same.txt")
     run_git(repo, "add", ".")
     run_git(repo, "commit", "-q", "-m", "second")
     head = run_git(repo, "rev-parse", "HEAD").strip()
