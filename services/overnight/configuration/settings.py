@@ -50,6 +50,7 @@ class OrchestratorSettings(ServiceSettings):
     max_attempts: Annotated[int, Field(ge=1, le=1000)] = 3  #: infra failures of one experiment
     lost_after_seconds: Seconds = 15.0  #: neither lease nor queue entry for so long: lost
     rejected_pause: Annotated[int, Field(ge=1)] = 10  #: proposals rejected in a row that pause
+    given_up_pause: Annotated[int, Field(ge=1)] = 3  #: ideas given up in a row that pause
     hang_seconds: Seconds = 300.0  #: silent for so long, it is ended and started again
 
 

@@ -145,6 +145,7 @@ def _build(
             max_attempts=settings.max_attempts,
             lost_after_seconds=settings.lost_after_seconds,
             rejected_pause=settings.rejected_pause,
+            given_up_pause=settings.given_up_pause,
         ),
         timing=Timing(
             look_seconds=settings.poll_seconds,
