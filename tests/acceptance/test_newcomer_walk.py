@@ -120,6 +120,7 @@ def test_from_init_to_apply(cli: Cli, repo: Path) -> None:
     done = cli("program", "new", repo)
     assert done.code == 0, done
     assert "1.29" in (repo / "program.md").read_text()
+    assert "for at most" not in done.out, "once had measured this very tree: nothing runs again"
     assert users_own(repo) == before
 
     running = cli.start("run", repo, "--max", 8, "--runners", 2, "--json")

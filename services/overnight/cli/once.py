@@ -28,7 +28,7 @@ def once(
     seed: options.Seed = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the tree as it lies once, as a session would, and keep nothing."""
+    """Run the tree as it lies once, as a session would, and keep nothing but its figure."""
     from overnight.configuration import process_environ
     from overnight.sessions.demo import track_of
     from overnight.sessions.once import Wanted, run_once

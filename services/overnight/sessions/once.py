@@ -1,4 +1,4 @@
-"""One experiment of a tree as it lies, by the runner's own path, of which nothing is kept."""
+"""One experiment of a tree as it lies, by the runner's own path. Only its figure is remembered."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ from overnight.runner.attempt import run_attempt
 from overnight.runner.hardware import DeviceLock, hardware_class
 from overnight.runner.lines import TAIL_LINES
 from overnight.runner.specs import Bench
-from overnight.sessions.preflight import check_plugins, check_sources
+from overnight.sessions.measured import remember
+from overnight.sessions.preflight import check_plugins, check_prepared, check_sources
 from overnight.snapshots.manifest import tree_digest
 from overnight.snapshots.root import prepare_root
 from overnight.snapshots.store import SnapshotStore
@@ -106,6 +107,7 @@ def run_once(wanted: Wanted, on_start: Callable[[Start], None]) -> Once:
         wanted.repo, flags=wanted.flags, environ=wanted.environ, track=wanted.track
     )
     check_plugins(resolved.config)
+    check_prepared(resolved)
     check_sources(resolved.repo, resolved.config.editable_files)
     command = resolve_command(resolved.repo, resolved.config, wanted.environ)
     launch = Launch(
@@ -167,6 +169,8 @@ class _Experiment:
         assert isinstance(decision, Decision)  # a first experiment waits for no re-runs
         config = self.resolved.config
         against = objection(config, result) if result.status is Status.SCORED else None
+        if decision.verdict is Status.KEEP:
+            remember(self.bench.environ, self.resolved, result)
         return Once(
             config=config,
             result=result,

@@ -9,10 +9,12 @@ from pathlib import Path
 
 from overnight.configuration import PROGRAM_FILE, program_of, resolve_loop
 from overnight.contracts.errors import ConfigError, InfrastructureError, UsageError
+from overnight.contracts.experiment import ExperimentResult
 from overnight.contracts.loop import LoopConfig
 from overnight.ledger.plain import write_new
 from overnight.sessions.demo import track_of
 from overnight.sessions.locate import find_session
+from overnight.sessions.measured import recall
 from overnight.sessions.once import Start, Wanted, run_once
 from overnight.sessions.program.changes import change_since
 from overnight.sessions.program.following import following, is_unedited, tried_line
@@ -46,7 +48,8 @@ class Place:
 
 
 def new(place: Place, on_start: Callable[[Start], None], *, measure: bool = True) -> Path:
-    """Write program.md. Without a session's baseline the tree is run once, unless told not to.
+    """Write program.md. Its baseline is a session's, or what `once` measured of this very tree;
+    else the tree is run once, unless told not to.
 
     Raises:
         UsageError: program.md is there, or the bindings are not right.
@@ -65,6 +68,8 @@ def new(place: Place, on_start: Callable[[Start], None], *, measure: bool = True
     listing = scan(resolved.repo, resolved.session_root)
     names = sorted(file.path for file in listing.files)
     measured = _of_session(facts)
+    if measured is None:
+        measured = _of_once(recall(place.environ, resolved))
     if measured is None and measure:
         measured = _measure(place, on_start, track)
     groups = [] if facts is None else tried(facts)[:_GROUPS]
@@ -182,6 +187,14 @@ def _measure(place: Place, on_start: Callable[[Start], None], track: Path | None
             f"the code as it lies ended as {once.decision.verdict.value}: {once.why or 'no metric'}"
             "; nothing was written (`overnight once` shows more)"
         )
+    measured = _of_once(result)
+    assert measured is not None  # good
+    return measured
+
+
+def _of_once(result: ExperimentResult | None) -> Measured | None:
+    if result is None or result.metric is None:
+        return None
     return Measured(
         metric=result.metric,
         by="measured by one run of the code as it lies",
