@@ -47,7 +47,8 @@ def test_a_trainer_with_a_config_file_and_git_ignored_data(tmp_path: Path) -> No
         {
             ".gitignore": "*.bin\nout/\n",
             "README.md": "```\npython data/chars/prepare.py\n```\nThen train:\n"
-            "```sh\npython train.py config/train_chars.py\n```\n",
+            "```sh\npython train.py config/train_chars.py\n```\nOr all:\n"
+            "```\npython train.py\n```\n",
             "config/train_chars.py": "batch_size = 64\n",
             "data/chars/prepare.py": "open('train.bin', 'wb')\n",
             "data/chars/train.bin": "x",
@@ -163,6 +164,48 @@ def test_a_hydra_script_logs_through_logging(tmp_path: Path) -> None:
     assert (found.metric.value, found.direction.value) == ("valid_accuracy", "maximize")
     assert found.source.value == {"regex": rf"\bvalid\s+accuracy:\s*{NUMBER}", "take": "last"}
     assert found.run_cmd.value == ["python", "main.py", "trainer=gpu", "+experiment=small"]
+
+
+def test_a_template_says_in_its_settings_what_it_keeps(tmp_path: Path) -> None:
+    """The metric is logged by a module that only a YAML file names."""
+    found = look(
+        tmp_path,
+        {
+            "README.md": "```\npython src/train.py trainer=cpu\n```\n",
+            "configs/callbacks.yaml": 'checkpoint:\n  monitor: "val/quality"\n  save_last: True\n'
+            '  mode: "max" # or min\n',
+            "src/train.py": "import hydra\nlog.info(f'Best ckpt path: {path}')\n",
+            "src/models/net.py": "class Net:\n    def step(self):\n"
+            "        self.log('train/loss', 1)\n        self.log('val/loss', 1)\n"
+            "        self.log('val/quality', 1)\n",
+        },
+    )
+
+    assert (found.metric.value, found.direction.value) == ("val/quality", "maximize")
+    assert found.metric.evidence == "src/models/net.py:5 logs it, for the framework's tables"
+    assert found.direction.evidence == "configs/callbacks.yaml:2 keeps the higher one"
+
+
+def test_a_collection_of_trainings_is_asked_about(tmp_path: Path) -> None:
+    files = {
+        f"{name}/{file}": text
+        for name in ("mnist", "vae")
+        for file, text in (("main.py", LOSS), ("README.md", "```\npython main.py\n```\n"))
+    }
+    text = refusal(tmp_path, files)
+
+    assert "several folders train something (mnist, vae)" in text
+    assert "overnight init REPO/mnist" in text
+
+
+def test_a_file_that_belongs_to_no_run_is_not_edited(tmp_path: Path) -> None:
+    files = {
+        "README.md": "Edit `config/fine.py` to try it.\n",
+        "config/fine.py": "",
+        "train.py": LOSS,
+    }
+
+    assert look(tmp_path, files).editable_files.value == ["train.py"]
 
 
 def test_the_mean_over_folds_counts_and_folds_alone_are_asked_about(tmp_path: Path) -> None:
@@ -359,6 +402,23 @@ def test_a_cache_that_prepare_will_make_is_named_before_it_is_there(tmp_path: Pa
     assert prepare_command(tmp_path) == ("python", "prepare.py")
 
 
+def test_ignored_data_that_prepare_will_make_is_named_before_it_is_there(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    found = look(
+        tmp_path,
+        {
+            ".gitignore": "*.bin\ninput.txt\n",
+            "README.md": "`python data/chars/prepare.py`, then `python train.py`\n",
+            "data/chars/prepare.py": "import os\nhere = os.path.dirname(__file__)\n"
+            "os.path.join(here, 'input.txt')\nos.path.join(here, 'train.bin')\n",
+            "train.py": "open(data_dir + '/train.bin')\n" + LOSS,
+        },
+    )
+
+    assert found.reads.value == ["data/chars/train.bin"], "input.txt is for prepare.py alone"
+    assert found.reads.evidence == "data/chars/prepare.py:4 makes it"
+
+
 # --------------------------------------------------------------------------------------- edits
 
 
@@ -373,7 +433,7 @@ def test_a_cache_that_prepare_will_make_is_named_before_it_is_there(tmp_path: Pa
     ],
 )
 def test_what_a_sentence_lets_candidates_edit(tmp_path: Path, text: str, edits: list[str]) -> None:
-    files = {"program.md": text + "\n", "train.py": LOSS, "model.py": "x = 1\n"}
+    files = {"program.md": text + "\n", "train.py": "import model\n" + LOSS, "model.py": "x = 1\n"}
 
     assert look(tmp_path, files).editable_files.value == edits
 

@@ -101,7 +101,7 @@ def infer(root: Path, given: Mapping[str, Any], environ: Mapping[str, str]) -> I
     budget = find_budget(repo, training, given)
     interpreter = find_interpreter(repo, training, given, environ)
     prepare = find_prepare(repo, given, script)
-    reads = find_reads(repo, given, environ, may_come=prepare is not None)
+    reads = find_reads(repo, given, environ, prepare)
     found: dict[str, Finding | None] = {
         "metric.name": metric.name,
         "metric.direction": find_direction(repo, training, name, given),

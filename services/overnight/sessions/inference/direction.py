@@ -88,12 +88,12 @@ def _kept(repo: Repository, script: Script, metric: str) -> list[_Evidence]:
     """What the code keeps when it compares this metric."""
     words = _key(metric)
     result = []
-    for other in (script, *(one for one in repo.scripts if script.imports(one))):
-        for kept in other.kept:
-            if kept.words and (kept.words == words or kept.words - _HELD_OUT == words - _HELD_OUT):
-                better = _BETTER[kept.direction]
-                text = f"{kept.place} keeps the {better} one"
-                result.append(_Evidence(kept.direction, kept.place, text, text))
+    scripts = [script, *(one for one in repo.scripts if script.imports(one))]
+    for kept in (*(kept for one in scripts for kept in one.kept), *repo.settings):
+        if kept.words and (kept.words == words or kept.words - _HELD_OUT == words - _HELD_OUT):
+            better = _BETTER[kept.direction]
+            text = f"{kept.place} keeps the {better} one"
+            result.append(_Evidence(kept.direction, kept.place, text, text))
     return result
 
 

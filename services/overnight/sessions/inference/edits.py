@@ -27,7 +27,7 @@ def find_editable(
     """One or a few files."""
     if given.get("editable_files"):
         return Finding.given(list(given["editable_files"]))
-    said = _said(repo)
+    said = _said(repo, _belonging(repo, training))
     if said is not None:
         return said
     file = training.script.file
@@ -37,7 +37,20 @@ def find_editable(
     return Finding(value=[file], evidence="the training script; all else stays frozen")
 
 
-def _said(repo: Repository) -> Finding | None:
+def _belonging(repo: Repository, training: Training) -> set[str]:
+    """Files that the run is made of: the script, what it imports, and what these name."""
+    found, pending = {training.script.file}, [training.script]
+    while pending:
+        script = pending.pop()
+        for other in repo.scripts:
+            if other.file not in found and script.imports(other):
+                found.add(other.file)
+                pending.append(other)
+        found.update(text.value.removeprefix("./") for text in script.texts)
+    return found
+
+
+def _said(repo: Repository, belonging: set[str]) -> Finding | None:
     """Files that a sentence says are the ones to edit."""
     found: dict[str, str] = {}
     denied: set[str] = set()
@@ -45,7 +58,7 @@ def _said(repo: Repository) -> Finding | None:
         if line.in_code or not _EDITS.search(line.text):
             continue
         for part in re.split(r"(?<=[.;!])\s|\bbut\b", line.text):
-            names = [name for name in _FILE.findall(part) if name in repo.files]
+            names = [name for name in _FILE.findall(part) if name in repo.files & belonging]
             if _NOT.search(part):
                 denied.update(names)
             elif _EDITS.search(part):

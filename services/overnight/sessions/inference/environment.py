@@ -68,6 +68,10 @@ def _inside(repo: Repository, training: Training) -> str | None:
     return own if (repo.root / own).exists() else None
 
 
+def _is_data(file: str) -> bool:
+    return file.startswith(("data/", "datasets/")) and file.endswith(".py")
+
+
 def find_prepare(
     repo: Repository, given: Mapping[str, Any], script: Script | None = None
 ) -> Finding | None:
@@ -83,7 +87,7 @@ def find_prepare(
         words = words[1:] if words and words[0].startswith("python") else words
         file = words[0].removeprefix("./") if words else ""
         stem = file.rpartition("/")[2]
-        prepares = stem.startswith(("prepare", "download", "preprocess"))
+        prepares = stem.startswith(("prepare", "download", "preprocess")) or _is_data(file)
         if prepares and repo.script(file) is not None and not command.folder:
             words = ["python", file, *words[1:]]
             return Finding(value=words, evidence=f"{command.place}; {_ONCE}")

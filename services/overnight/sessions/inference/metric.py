@@ -20,6 +20,7 @@ _NO_METRIC = frozenset(
     | {"percent", "size", "flops", "iter", "iters", "grad", "norm", "samples", "m", "fold", "eta"}
     | {"elapsed", "rank", "world", "loaded", "saved", "dt", "ms", "parameters", "rows", "features"}
     | {"total", "number", "num", "n", "using", "saving", "loading", "tok", "throughput", "split"}
+    | {"path", "dir", "file", "name", "version", "port", "count", "length", "len", "id", "index"}
 )
 _HELD_OUT = frozenset({"val", "valid", "validation", "eval", "test", "dev", "heldout", "cv"})
 _HELD_OUT_NAME = re.compile(r"(?<![\w.])(?:val|valid|validation|eval|test|dev)_[a-z0-9_]+(?!\w)")
@@ -101,6 +102,10 @@ def _candidates(repo: Repository, training: Training) -> list[_Candidate]:
     result = [_of_print(one) for one in (*script.printed, *_imported(repo, script))]
     for one in (script, *_modules(repo, script)):
         result += [_of_file(written, training) for written in one.written]
+    result += [
+        _of_print(one) for other in repo.scripts for one in other.printed
+        if one.in_table and other is not script
+    ]  # fmt: skip
     result += _by_command(repo, training)
     result += [
         _Candidate(name=one.name, place=one.place, verb="shows it") for one in repo.samples()
@@ -112,7 +117,8 @@ def _of_print(one: Printed) -> _Candidate:
     source: Any = STDOUT_LINE
     verb = "prints it"
     if one.regex is not None:
-        source, verb = {"regex": one.regex, "take": "last"}, "prints it inside a line"
+        source = {"regex": one.regex, "take": "last"}
+        verb = "logs it, for the framework's tables" if one.in_table else "prints it inside a line"
     return _Candidate(
         name=one.name, place=one.place, verb=verb, source=source, repeated=one.repeated,
         how=0 if one.regex is None else 1,
@@ -185,6 +191,7 @@ def _chosen(repo: Repository, candidates: Iterable[_Candidate]) -> _Candidate | 
     said = [one for one in possible if one.verb != "shows it"]
     for group in (said, possible):
         best = _best(group)
+        best = _monitored(repo, group) or best
         if len(best) > 1:
             best = _mentioned(repo, best) or best
         if len(best) > 1:
@@ -288,6 +295,14 @@ def _mentioned(repo: Repository, candidates: list[_Candidate]) -> list[_Candidat
         if any(mentions(line.text, one.name) for line in repo.prose if line.place != one.place)
     ]  # fmt: skip
     return found if len(found) == 1 else []
+
+
+def _monitored(repo: Repository, candidates: Iterable[_Candidate]) -> list[_Candidate]:
+    """The one that a framework is told to keep the best of."""
+    settings = [kept for one in repo.scripts for kept in one.kept] + list(repo.settings)
+    names = {kept.name for kept in settings if kept.name}
+    found = {one.name: one for one in candidates if one.name in names}
+    return list(found.values()) if len(found) == 1 else []
 
 
 def _spelled(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ _NO_DATA = frozenset(
 )
 _SYSTEM = ("/tmp", "/var/tmp", "/dev", "/proc", "/sys", "/usr", "/bin", "/lib", "/etc")  # noqa: S108
 MAX_IGNORED = 2000
+_DATA_FILE = re.compile(r"[\w-][\w./-]*\.(?!pyc?\b)[A-Za-z]\w{0,7}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +54,9 @@ class Reads:
 
 
 def find_reads(
-    repo: Repository, given: Mapping[str, Any], environ: Mapping[str, str], *, may_come: bool
+    repo: Repository, given: Mapping[str, Any], environ: Mapping[str, str], prepare: Finding | None
 ) -> Reads:
-    """Whatever is named by the code and is there; may_come: or will be, when it is prepared."""
+    """Whatever is named by the code and is there; or will be, once *prepare* has run."""
     variables = _variables(repo, environ)
     passed = Finding(
         value=[name for name, _ in variables], evidence=", ".join(place for _, place in variables)
@@ -66,11 +67,11 @@ def find_reads(
     found: dict[str, str] = {}
     home = Path(environ["HOME"]) if environ.get("HOME") else None
     for script in repo.scripts:
-        for path, place in _of_script(script, home, environ, may_come=may_come):
+        for path, place in _of_script(script, home, environ, may_come=prepare is not None):
             found.setdefault(path, place)
     for name, place in variables:
         found.setdefault(environ[name], place)
-    for path, place in _ignored(repo):
+    for path, place in (*_ignored(repo), *(_awaited(repo, prepare) if prepare else ())):
         found.setdefault(path, place)
     kept = _outermost(repo.root, found, environ)
     evidence = ", ".join(kept.values()) if kept else "nothing outside the repository is named"
@@ -160,6 +161,31 @@ def _ignored(repo: Repository) -> Iterator[tuple[str, str]]:
         place = _who_names(repo, parts)
         if place is not None:
             yield clean, f"{place}, ignored by git"
+
+
+def _awaited(repo: Repository, prepare: Finding) -> Iterator[tuple[str, str]]:
+    """Files that the preparing script makes beside itself, or where it says: those that git
+    ignores and that another script names."""
+    found = userrepo.find(repo.root)
+    maker = next((one for one in map(repo.script, prepare.value) if one is not None), None)
+    if found is None or maker is None:
+        return
+    git = replace(found.git(), literal=False)
+    folder = maker.file.rpartition("/")[0]
+    others = {
+        text.value.rpartition("/")[2] for one in repo.scripts if one is not maker
+        for text in one.texts
+    }  # fmt: skip
+    for text in maker.texts:
+        name = text.value.removeprefix("./")
+        if not _DATA_FILE.fullmatch(name) or name.rpartition("/")[2] not in others:
+            continue
+        places = dict.fromkeys([f"{folder}/{name}" if folder else name, name])
+        for place in places:
+            code, _, _ = git.attempt("check-ignore", "-q", "--no-index", "--", place)
+            if code == 0:
+                yield place, f"{text.place} makes it"
+                break
 
 
 def _who_names(repo: Repository, parts: list[str]) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -50,7 +50,7 @@ def find_training(repo: Repository, given: Mapping[str, Any]) -> Training:
     """
     if given.get("run_cmd"):
         return _given(repo, tuple(given["run_cmd"]))
-    ranked = sorted(_shown(repo), key=lambda one: (-_rank(one[0]), len(one[1].words)))
+    ranked = sorted(_shown(repo), key=_order(repo))
     best = ranked[0] if ranked else None
     named = repo.script("train.py")
     if named is not None and (best is None or _rank(best[0]) <= _rank(named)):
@@ -58,6 +58,7 @@ def find_training(repo: Repository, given: Mapping[str, Any]) -> Training:
         if best is None:
             return _plain(repo, named, "train.py by its name")
     if best is not None and _rank(best[0]) > 0:
+        _refuse_zoo(repo, best, ranked)
         return _started(repo, *best)
     alone = _alone(repo)
     if alone is not None:
@@ -69,6 +70,43 @@ def find_training(repo: Repository, given: Mapping[str, Any]) -> Training:
         route_out(repo)
         or f"no training script found in {repo.root}: name it with --run-cmd 'python FILE.py'",
     )
+
+
+def _order(repo: Repository) -> Callable[[tuple[Script, Command]], tuple[int, int, int]]:
+    """The likeliest first: by name and prints; then what a README shows next after it prepared
+    data (that data is for this command); then the shortest."""
+    prepared = next(
+        (one.place for one in repo.commands() if any(map(_prepares, one.words))), None
+    )  # fmt: skip
+
+    def key(shown: tuple[Script, Command]) -> tuple[int, int, int]:
+        script, command = shown
+        place = command.place
+        follows = (
+            prepared is not None and place.file == prepared.file and place.line >= prepared.line
+        )
+        return -_rank(script), place.line if follows else 10**9, len(command.words)
+
+    return key
+
+
+def _prepares(word: str) -> bool:
+    stem = word.rpartition("/")[2]
+    return word.endswith(".py") and stem.startswith(("prepare", "preprocess", "download"))
+
+
+def _refuse_zoo(
+    repo: Repository, best: tuple[Script, Command], ranked: list[tuple[Script, Command]]
+) -> None:
+    """Several folders that each train something: which one, only a person knows."""
+    folders = {command.folder for script, command in ranked if _rank(script) > 0}
+    if best[1].folder and len(folders) > 1:
+        names = ", ".join(sorted(folders)[:4])
+        raise UnknownBindingError(
+            "run_cmd",
+            f"several folders train something ({names}): name one, "
+            f"overnight init {repo.root / best[1].folder}",
+        )
 
 
 def _given(repo: Repository, words: tuple[str, ...]) -> Training:

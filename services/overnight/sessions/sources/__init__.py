@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+from overnight.configuration import LOOP_FILE
 from overnight.sessions.sources.code import script_of
 from overnight.sessions.sources.facts import (
     Command,
@@ -23,6 +24,7 @@ from overnight.sessions.sources.facts import (
     Text,
     Written,
 )
+from overnight.sessions.sources.keeping import kept_by_settings
 
 __all__ = [
     "Command",
@@ -49,11 +51,14 @@ def read_repository(root: Path) -> Repository:
     scripts: list[Script] = []
     prose: list[Prose] = []
     shell: list[Prose] = []
+    settings: list[Kept] = []
     names: set[str] = set()
     for path in _files(root, names):
         file = path.relative_to(root).as_posix()
         if path.suffix == ".py":
             scripts.append(script_of(file, _text(path)))
+        elif path.suffix in (".yaml", ".yml"):
+            settings += kept_by_settings(_text(path), file)
         elif path.suffix == ".sh":
             shell += _shell(file, _text(path))
         else:
@@ -63,6 +68,7 @@ def read_repository(root: Path) -> Repository:
         scripts=tuple(scripts),
         prose=tuple(prose),
         shell=tuple(shell),
+        settings=tuple(settings),
         entries=_entries(root),
         files=frozenset(names),
     )
@@ -95,7 +101,8 @@ def _files(root: Path, names: set[str]) -> Iterator[Path]:
 
 def _is_read(name: str, depth: int) -> bool:
     is_prose = name.lower().startswith("readme") or (depth == 0 and name == "program.md")
-    return name.endswith(".py") or is_prose or (depth == 0 and name.endswith(".sh"))
+    is_setting = name.endswith((".yaml", ".yml")) and name != LOOP_FILE
+    return name.endswith(".py") or is_prose or is_setting or (depth == 0 and name.endswith(".sh"))
 
 
 def _text(path: Path) -> str:

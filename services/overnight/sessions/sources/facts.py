@@ -41,6 +41,7 @@ class Printed:
     place: Place
     regex: str | None = None  #: how it is found in a line; None: the line is `name: value`
     repeated: str | None = None  #: the loop's variable, where a `for` prints it again and again
+    in_table: bool = False  #: logged to a framework, which shows it in its tables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +62,7 @@ class Kept:
     words: frozenset[str]  #: of the names compared, e.g. {val, loss}
     direction: str  #: minimize or maximize
     place: Place
+    name: str | None = None  #: of a metric that a setting monitors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +145,7 @@ class Repository:
     shell: tuple[Prose, ...] = ()  #: lines of *.sh at the top
     entries: dict[str, tuple[str, Place]] = field(default_factory=dict)
     #: pyproject's [project.scripts]: name -> (module:function, where)
+    settings: tuple[Kept, ...] = ()  #: `monitor:` and `mode:` in YAML files
     files: frozenset[str] = frozenset()  #: names of all files seen, Python or not
 
     def script(self, file: str) -> Script | None:
@@ -174,6 +177,8 @@ def _commands(lines: tuple[Prose, ...]) -> Iterator[Command]:
     for line in _joined(lines):
         if not line.in_code:
             folder = ""
+        if line.text.lstrip().startswith(("```", "~~~")):
+            continue
         moved = _CHANGE_FOLDER.match(line.text)
         if moved and line.in_code:
             folder = moved[1].strip("/")
@@ -212,6 +217,8 @@ def _command(text: str, place: Place, folder: str) -> Command | None:
     while words and re.match(r"[A-Z_][A-Z0-9_]*=", words[0]):
         name, _, value = words.pop(0).partition("=")
         env.append((name, value))
+    if len(words) == 1 and not words[0].endswith(".sh"):
+        return None  # the name of a program in a sentence
     if not words or any("$" in word for word in words) or (folder and ".." in folder):
         return None
     folder = "" if folder == "." else folder.removeprefix("./")

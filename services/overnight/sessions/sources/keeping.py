@@ -14,6 +14,11 @@ _BEST = frozenset(
 _NOISE = frozenset({"self", "current", "curr", "cur", "new", "last", "so", "far", "this", "value"})
 _MODES = {"min": "minimize", "max": "maximize", "minimize": "minimize", "maximize": "maximize"}
 
+_MONITOR = re.compile(
+    r"""\s*(?:monitor|optimized_metric)\s*:\s*["']?([A-Za-z_][\w./@-]{0,63})["']?"""
+)
+_MODE = re.compile(r"""\s*mode\s*:\s*["']?(min|max)["']?\s*(?:#.*)?$""")
+
 
 def kept_by(node: ast.AST, file: str) -> Iterator[Kept]:
     """What *node* itself says."""
@@ -67,9 +72,23 @@ def _setting(node: ast.Call, file: str) -> Iterator[Kept]:
     if isinstance(greater, ast.Constant) and isinstance(greater.value, bool):
         mode = "maximize" if greater.value else "minimize"
     if mode is not None:
-        yield Kept(
-            words=_split(name), direction=mode, place=Place(file=file, line=node.lineno)
-        )  # fmt: skip
+        place = Place(file=file, line=node.lineno)
+        yield Kept(words=_split(name), direction=mode, place=place, name=name)
+
+
+def kept_by_settings(text: str, file: str) -> Iterator[Kept]:
+    """`monitor: "val/acc"` with a `mode: "max"` near it, in a YAML file."""
+    lines = text.splitlines()
+    for at, line in enumerate(lines):
+        monitor = _MONITOR.match(line)
+        if not monitor:
+            continue
+        near = lines[max(0, at - 6) : at + 7]
+        modes = {match[1] for one in near for match in [_MODE.match(one)] if match}
+        if len(modes) == 1:
+            place = Place(file=file, line=at + 1)
+            direction = _MODES[modes.pop()]
+            yield Kept(words=_split(monitor[1]), direction=direction, place=place, name=monitor[1])
 
 
 def _comparisons(test: ast.expr) -> Iterator[ast.Compare]:

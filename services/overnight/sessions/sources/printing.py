@@ -53,7 +53,8 @@ def logged_by(call: ast.Call, file: str) -> Iterator[Printed]:
         key = str(name.value)
         if re.fullmatch(_WORD, key):
             regex = rf"\b{re.escape(key)}[\s│|=:]+([^\s│|,\]]+)"
-            yield Printed(name=key, place=Place(file=file, line=call.lineno), regex=regex)
+            place = Place(file=file, line=call.lineno)
+            yield Printed(name=key, place=place, regex=regex, in_table=True)
 
 
 def _labelled(line: str, place: Place, loop: str | None) -> Iterator[Printed]:
