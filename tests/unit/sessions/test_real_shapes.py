@@ -186,6 +186,22 @@ def test_a_template_says_in_its_settings_what_it_keeps(tmp_path: Path) -> None:
     assert found.direction.evidence == "configs/callbacks.yaml:2 keeps the higher one"
 
 
+def test_a_function_of_the_scripts_own_that_prints_is_print(tmp_path: Path) -> None:
+    """And the least so far is no more the metric than the best so far."""
+    found = look(
+        tmp_path,
+        {
+            "train.py": "def log0(msg, console=True):\n    if console:\n        print(msg)\n"
+            "    with open('log.txt', 'a') as file:\n        print(msg, file=file)\n"
+            "log0(f'step {s} | Validation bpb: {v:.4f}')\n"
+            "log0(f'Minimum validation bpb: {m:.4f}')\n"
+        },
+    )
+
+    assert found.metric.value == "validation_bpb"
+    assert found.source.value["regex"] == rf"\bValidation\s+bpb:\s*{NUMBER}"
+
+
 def test_a_collection_of_trainings_is_asked_about(tmp_path: Path) -> None:
     files = {
         f"{name}/{file}": text

@@ -24,7 +24,8 @@ _NO_METRIC = frozenset(
 )
 _HELD_OUT = frozenset({"val", "valid", "validation", "eval", "test", "dev", "heldout", "cv"})
 _HELD_OUT_NAME = re.compile(r"(?<![\w.])(?:val|valid|validation|eval|test|dev)_[a-z0-9_]+(?!\w)")
-_TRAINING = frozenset({"train", "training", "smooth", "running", "best"})
+_TRAINING = frozenset({"train", "training", "smooth", "running", "best", "min", "minimum", "max"})
+_TRAINING |= {"maximum", "lowest", "highest"}
 _SUMMARY = frozenset({"mean", "avg", "average", "final", "cv", "overall"})
 _DECLARES = re.compile(
     r"\b(?:metric|objective|goal|optimi[sz]e|minimi[sz]e|maximi[sz]e|scored? by|"

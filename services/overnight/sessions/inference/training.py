@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -22,6 +23,7 @@ _SERVES = frozenset(
     | {"launch", "launcher", "tokenize", "tokenizer", "convert", "score", "judge", "grade", "utils"}
     | {"bench", "benchmark", "generate", "visualize", "conftest", "build"}
 )
+_APPLE = frozenset({"mlx", "mps", "metal", "macos"})
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?\Z")
 _SHELLS = ("bash", "sh")
 _OUTPUT = re.compile(r"--(?:output|out|save|log|checkpoint)[_-]?(?:dir|path|folder)?\Z")
@@ -290,4 +292,6 @@ def _rank(script: Script) -> int:
         name = -2
     else:
         name = 2 if words & _TRAINS else 0
+    if words & _APPLE and sys.platform != "darwin":
+        name -= 1
     return name + (1 if _prints(script) else 0)

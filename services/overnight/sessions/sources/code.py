@@ -24,10 +24,11 @@ def script_of(file: str, text: str) -> Script:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return Script(file=file, text=text, broken_at=getattr(error, "lineno", None) or 1)
     printed: list[Printed] = []
+    own = _printing(tree)
     kept: list[Kept] = []
     for node, loop in _walk(tree, None):
         if isinstance(node, ast.Call):
-            printed += [*printed_by(node, file, loop), *logged_by(node, file)]
+            printed += [*printed_by(node, file, loop, own), *logged_by(node, file)]
         kept += kept_by(node, file)
     constants = [one for statement in tree.body for one in _constants(file, statement)]
     return Script(
@@ -39,6 +40,21 @@ def script_of(file: str, text: str) -> Script:
         texts=tuple(_texts(tree, file)),
         text=text,
     )
+
+
+def _printing(tree: ast.Module) -> frozenset[str]:
+    """Functions of the file's own that print what they are told, such as `log0(text)`."""
+    found = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        told = {argument.arg for argument in node.args.args}
+        for call in ast.walk(node):
+            is_print = isinstance(call, ast.Call) and getattr(call.func, "id", "") == "print"
+            first = call.args[:1] if isinstance(call, ast.Call) and is_print else []
+            if told & {one.id for one in first if isinstance(one, ast.Name)}:
+                found.add(node.name)
+    return frozenset(found)
 
 
 def _walk(root: ast.AST, loop: str | None) -> Iterator[tuple[ast.AST, str | None]]:

@@ -23,9 +23,14 @@ _LOGGERS = frozenset({"info", "warning", "critical"})
 _STREAMS = frozenset({"stdout", "stderr", "tqdm"})
 
 
-def printed_by(call: ast.Call, file: str, loop: str | None) -> Iterator[Printed]:
-    """The numbers that *call* writes. *loop*: the variable of the `for` around it."""
+def printed_by(
+    call: ast.Call, file: str, loop: str | None, own: frozenset[str] = frozenset()
+) -> Iterator[Printed]:
+    """The numbers that *call* writes. *loop*: the variable of the `for` around it; *own*: the
+    file's own functions that print."""
     whole = _writes_lines(call)
+    if whole is None and isinstance(call.func, ast.Name) and call.func.id in own:
+        whole = False  # it may put something before the text
     if whole is None or not call.args:
         return
     first = call.args[0]
