@@ -13,10 +13,12 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from overnight.configuration import keys, resolve_loop
 from overnight.contracts.loop import RESUMABLE, RESUMABLE_POLICY, LoopConfig
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "loop-run-yaml.md"
 _ROW = re.compile(r"^\| `([\w.\[\]]+)` \| (none|`[^`]*`) \| (yes|no) \| (.+) \|$", re.M)
+_RESERVED = re.compile(r"^\| `([\w.]+)` \| `([^`]*)` \|$", re.M)
 TEXT = PAGE.read_text("utf-8")
 TOLD = {key: (default, fixed) for key, default, fixed, _ in _ROW.findall(TEXT)}
 REQUIRED = object()
@@ -76,3 +78,22 @@ def test_what_is_fixed_is_what_comparison_rests_on(key: str) -> None:
     free = top in RESUMABLE or (top == "policy" and below.partition(".")[0] in RESUMABLE_POLICY)
 
     assert TOLD[key][1] == ("no" if free else "yes")
+
+
+def test_reserved_names_are_the_unbuilt_ones() -> None:
+    told = {key: yaml.safe_load(value) for key, value in _RESERVED.findall(TEXT)}
+    unbuilt = {".".join(map(str, path)): values[0] for path, values in keys.UNBUILT.items()}
+
+    assert told == unbuilt
+
+
+def test_the_examples_load(tmp_path: Path) -> None:
+    for name in ("train.py", "model.py"):
+        (tmp_path / name).write_text("LR = 1\n")
+    (tmp_path / "cache").mkdir()
+    examples = re.findall(r"^```yaml\n(.*?)^```", TEXT, re.M | re.S)
+
+    assert len(examples) == 2
+    for text in examples:
+        text = text.replace("~/.cache/autoresearch", "cache")
+        resolve_loop(tmp_path, flags={}, environ={}, loop_text=text)

@@ -11,6 +11,7 @@ from overnight.contracts.errors import UsageError
 from overnight.contracts.status import Status
 from overnight.contracts.untrusted import one_line
 from overnight.ledger.fold import ExperimentState, SessionState
+from overnight.orchestrator.strategy import degradations
 from overnight.recorder.entries import entry
 from overnight.sessions.agreement import Brief, Last
 from overnight.sessions.demo import track_of
@@ -76,6 +77,7 @@ def of_session(found: Found, state: SessionState) -> Brief:
         last=_last(found, decided),
         log=tuple(_row(state, experiment) for experiment in shown),
         left_out=len(decided) - len(shown),
+        degradations=len(degradations(state)),
         advice=tuple(advice.text for advice in state.steering[-ADVICE:]),
         in_git=userrepo.find(repo) is not None,
         has_program=(repo / PROGRAM).is_file(),
