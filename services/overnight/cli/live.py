@@ -88,7 +88,7 @@ class LiveView:
         elif isinstance(body, ExperimentResult):
             self._result(body, row)
         elif isinstance(body, Control) and not _is_our_own(body):
-            why = f": {output.safe(body.why)}" if body.why else ""
+            why = f": {output.safe(body.why, 600)}" if body.why else ""
             which = f" {body.id:03d}" if body.id is not None else ""
             by = "nobody answered" if body.by == OURSELVES and which else f"by {body.by}"
             self._warn(f"{body.action.value}{which} ({output.safe(by, 40)}){why}")

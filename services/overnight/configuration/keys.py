@@ -33,15 +33,10 @@ UNBUILT: dict[KeyPath, tuple[object, ...]] = {
     ("image",): (None,),
     ("gpus",): (1,),
     ("scoring",): ("printed",),
-    ("policy", "ask_after_degradations"): (3,),
-    ("policy", "simplicity", "per_line"): (0.00005, 0, 0.0),
-    ("policy", "simplicity", "tie_epsilon"): ("auto",),
-    ("policy", "limits", "vram_gb"): (None,),
 }
 
 #: Keys that exist with one value only until their feature does.
 ONLY: dict[KeyPath, tuple[object, ...]] = {
-    ("policy", "autonomy"): ("never_stop",),
     ("policy", "confirm", "runs"): (0,),
 }
 _LATER_NAMES: dict[KeyPath, frozenset[str]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from overnight.configuration import ResolvedLoop, resolve_loop
 from overnight.contracts.errors import ConfigError
-from overnight.contracts.loop import LoopConfig
+from overnight.contracts.loop import LoopConfig, SessionLimits, Simplicity
 from overnight.contracts.status import Direction, Gate
 from overnight.contracts.wire import decode, encode
 
@@ -280,9 +281,6 @@ LATER = [
     "gpus: 8",
     "gpus: true",
     "scoring: audited",
-    "policy: {autonomy: ask}",
-    "policy: {ask_after_degradations: 5}",
-    "policy: {simplicity: {per_line: 0.1}}",
     "policy: {confirm: {runs: 2}}",
     "proposer: {name: llm, model: x}",
     "proposer: agent",
@@ -297,6 +295,40 @@ def test_a_feature_that_does_not_exist_yet_says_so(repo: Path, line: str) -> Non
 
     assert message.startswith(LINE + line.split(":")[0])
     assert "is not in this version" in message
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "value"),
+    [
+        ("{autonomy: ask, ask_after_degradations: 5}", "ask_after_degradations", 5),
+        ("{simplicity: {per_line: 0}}", "simplicity", Simplicity(per_line=0.0)),
+        ("{simplicity: {tie_epsilon: 0.01}}", "simplicity", Simplicity(tie_epsilon=0.01)),
+        ("{limits: {vram_gb: 24}}", "limits", SessionLimits(vram_gb=24.0)),
+        ("{repair_tries: 0}", "repair_tries", 0),
+    ],
+)
+def test_what_the_policy_takes(repo: Path, line: str, key: str, value: object) -> None:
+    assert getattr(resolve(repo, PLAIN + f"policy: {line}\n").config.policy, key) == value
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{autonomy: maybe}",
+        "{ask_after_degradations: 0}",
+        "{simplicity: {per_line: -1}}",
+        "{simplicity: {tie_epsilon: small}}",
+        "{simplicity: {tie_epsilon: .nan}}",
+        "{limits: {vram_gb: 0}}",
+        "{repair_tries: 99}",
+    ],
+)
+def test_what_the_policy_refuses_names_the_key(repo: Path, line: str) -> None:
+    message = refusal(repo, PLAIN + f"policy: {line}\n")
+
+    assert "\n" not in message
+    key = re.findall(r"([a-z_]+):", line)[-1]
+    assert key in message
 
 
 def test_no_file_at_all_names_init(repo: Path) -> None:
