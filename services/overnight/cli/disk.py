@@ -61,7 +61,7 @@ def clean(
     directory: Dir = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """Free disk space: what can be made again, and weights that are not on the way to the best."""
+    """Free disk space; nothing that was tried is lost."""
     from overnight.sessions.cleaning import clean as remove
 
     done = remove(session(directory, tag), dry_run=dry_run, everything=everything)
@@ -127,7 +127,7 @@ def migrate(
     tag: OfTag = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy a session of an older version into one that this version goes on with."""
+    """Copy an older version's session into one of this version."""
     import shlex
 
     from overnight.cli.places import as_called, shown

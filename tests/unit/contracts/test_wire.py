@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from overnight.contracts import wire
 from overnight.contracts.errors import WireError
 from overnight.contracts.experiment import ExperimentJob, ExperimentResult
+from overnight.ledger.older import version_of
 
 PATHS = st.from_regex(r"[a-z]{1,8}(/[a-z]{1,8}){0,2}\.py", fullmatch=True)
 JOBS = st.builds(
     ExperimentJob,
-    v=st.just(1),
+    v=st.just(version_of(ExperimentJob)),
     sid=st.from_regex(r"[0-9a-f]{12}", fullmatch=True),
     tag=st.text(max_size=20),
     id=st.integers(1, 10_000_000),
@@ -83,6 +84,7 @@ def test_any_text_is_a_value_or_one_line_of_error(text: str) -> None:
     assert "\n" not in message
 
 
+NEWER = version_of(ExperimentResult) + 1
 RESULT = {"id": 1, "attempt": 1, "sender": "r0", "status": "scored", "metric": 1.5}
 
 
@@ -93,7 +95,7 @@ RESULT = {"id": 1, "attempt": 1, "sender": "r0", "status": "scored", "metric": 1
         (json.dumps({**RESULT, "metric": float("-inf")}), "-Infinity is not allowed"),
         (json.dumps(RESULT).replace("1.5", "1e999"), "out of range"),
         (json.dumps({**RESULT, "surprise": 1}), "surprise"),
-        (json.dumps({**RESULT, "v": 2}), "v2 was written by a newer version"),
+        (json.dumps({**RESULT, "v": NEWER}), f"v{NEWER} was written by a newer version"),
         (json.dumps({**RESULT, "status": "perfect"}), "status"),
         (json.dumps({**RESULT, "id": True}), "id"),
         (json.dumps({**RESULT, "id": "1"}), "id"),
