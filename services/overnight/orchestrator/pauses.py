@@ -41,8 +41,10 @@ def worse_and_worse(state: SessionState) -> str | None:
     """With `autonomy: ask`: as many degradations in a row as a person wants to hear of."""
     assert state.config is not None  # opened
     policy = state.config.policy
+    if policy.autonomy != "ask":
+        return None
     row = strategy.degradations(state)
-    if policy.autonomy != "ask" or len(row) < policy.ask_after_degradations:
+    if len(row) < policy.ask_after_degradations:
         return None
     told = [f"{e.id} ({e.final.metric:.6g})" for e in row if e.final is not None]
     best = state.metric_of(state.incumbent)

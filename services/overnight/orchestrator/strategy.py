@@ -19,6 +19,7 @@ PLATEAU = 5  #: ideas since the last keep, from which on the strategy changes wi
 REWIND_AFTER = 12  #: ideas since the last keep
 REWIND_EVERY = 20  #: at most one rewind in so many proposals
 NEAR = 0.01  #: of |baseline|: a discarded idea this close to the best is a near miss
+RECENT_IDEAS = 100  #: near misses are looked for among so many
 RECENT_CRASHES = 8  #: decisions; an older crash is mended no more
 
 _FAILED = frozenset({Status.CRASH, Status.TIMEOUT})
@@ -44,7 +45,8 @@ def plan(state: SessionState) -> Plan:
     earlier = _rewind_to(state) if len(ideas) >= REWIND_AFTER else None
     if earlier is not None:
         return Plan(Strategy.REWIND, earlier)
-    combine = Strategy.COMBINE if len(near_misses(state)) > 1 else Strategy.REREAD
+    close = near_misses(state, ideas[:RECENT_IDEAS])
+    combine = Strategy.COMBINE if len(close) > 1 else Strategy.REREAD
     # By the number of the idea, so that those asked for in one wave differ.
     turns = (Strategy.SMALLER_STEP, combine, Strategy.REREAD, Strategy.BOLDER)
     return Plan(turns[state.next_id % len(turns)], state.incumbent)
@@ -54,20 +56,21 @@ def since_keep(state: SessionState) -> list[ExperimentState]:
     """Ideas that ran and were decided since the last keep, newest first."""
     found = []
     for experiment in _ideas(state):
-        if experiment.status is Status.KEEP:
+        status = experiment.status
+        if status is Status.KEEP:
             break
-        if experiment.status not in _NOT_TRIED:
+        if status not in _NOT_TRIED:
             found.append(experiment)
     return found
 
 
-def near_misses(state: SessionState) -> list[ExperimentState]:
-    """Ideas since the last keep that were nearly as good as the best."""
+def near_misses(state: SessionState, ideas: list[ExperimentState]) -> list[ExperimentState]:
+    """Those of *ideas*, which came after the last keep, that were nearly as good as the best."""
     best, baseline = state.metric_of(state.incumbent), state.metric_of(1)
     assert best is not None and baseline is not None
     return [
         e
-        for e in since_keep(state)
+        for e in ideas
         if e.status is Status.DISCARD
         and e.final is not None
         and e.final.metric is not None
