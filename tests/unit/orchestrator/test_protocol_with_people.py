@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from overnight.contracts.status import RowKind
+from overnight.ledger.approvals import awaiting
 from tests.unit.orchestrator.test_protocol_machine import Protocol
 from tests.unit.orchestrator.world import World
 
@@ -22,11 +23,16 @@ class ProtocolWithPeople(Protocol):
     def new_world(self, **asked: int) -> World:
         return World(policy=ASKS, **asked)
 
-    @rule(back=st.integers(0, 2), action=st.sampled_from(["approve", "reject"]))
-    def somebody_answers(self, back: int, action: str) -> None:
-        """Twice, as somebody does who gets no answer; also of what is not there or has ended."""
-        for _ in range(2):
-            self.world.wish(action, max(1, len(self.world.writer.state.experiments) - back))
+    @rule(at=st.integers(0, 2), action=st.sampled_from(["approve", "reject"]))
+    def somebody_answers(self, at: int, action: str) -> None:
+        """Twice, as somebody does who gets no answer."""
+        waiting = [experiment.id for experiment in awaiting(self.world.writer.state)]
+        for _ in range(2 if waiting else 0):
+            self.world.wish(action, waiting[at % len(waiting)])
+
+    @rule(number=st.integers(1, 8), action=st.sampled_from(["approve", "reject"]))
+    def somebody_answers_what_nobody_asked(self, number: int, action: str) -> None:
+        self.world.wish(action, number)
 
     @rule()
     def somebody_advises(self) -> None:
