@@ -114,8 +114,8 @@ def _link(repo: Path) -> tuple[str, ...]:
 
 
 def _not_in_this_version(repo: Path) -> tuple[str, ...]:
-    (repo / "loop.run.yaml").write_text(LOOP + "guard: make check\n")
-    return ("guard", "not in this version")
+    (repo / "loop.run.yaml").write_text(LOOP + "scoring: audited\n")
+    return ("scoring", "not in this version")
 
 
 def _hostile_key(repo: Path) -> tuple[str, ...]:

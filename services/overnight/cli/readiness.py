@@ -32,7 +32,7 @@ Agent = Annotated[str | None, typer.Option(help="a coding agent that must be the
 
 
 def doctor(repo: options.Repo = HERE, agent: Agent = None, as_json: AsJson = False) -> None:
-    """Is everything ready? Looks only; each row that is not ok names its fix."""
+    """Say whether all is ready, and what mends the rest."""
     from overnight.configuration import process_environ
     from overnight.sessions.readiness import examine
 
@@ -48,7 +48,7 @@ def doctor(repo: options.Repo = HERE, agent: Agent = None, as_json: AsJson = Fal
 def setup(
     repo: options.Repo = HERE, seq_len: SeqLen = None, yes: Yes = False, as_json: AsJson = False
 ) -> None:
-    """Make the environment that the repository's own lock names. Says what first."""
+    """Make the environment that the repository's lock names."""
     from overnight.configuration import process_environ
     from overnight.sessions.bindings import existing_folder
     from overnight.sessions.preparing import carry_out, plan_setup, set_seq_len
@@ -64,7 +64,7 @@ def setup(
 
 
 def prepare(repo: options.Repo = HERE, yes: Yes = False, as_json: AsJson = False) -> None:
-    """Run the command that fetches the data, once: trusted, with network. Says what first."""
+    """Fetch the data by the repository's own command."""
     from overnight.configuration import process_environ
     from overnight.contracts.errors import UsageError
     from overnight.sessions.bindings import existing_folder
