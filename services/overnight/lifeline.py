@@ -74,6 +74,34 @@ def _end_hanging() -> None:
     os._exit(HANG_EXIT_CODE)
 
 
+class Bell:
+    """A signal handler that calls *ring* from a thread of its own, once or more often a signal.
+
+    A handler runs between any two steps of the main thread, so that it must take no lock which that
+    thread, or the handler of a signal before, may hold: `Event.set` in one hangs now and then.
+    """
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        Thread(target=self._work, name="bell", daemon=True).start()
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """The handler."""
+        with contextlib.suppress(BlockingIOError):  # full: it rings anyway
+            os.write(self._writer, b"!")
+
+    def close(self) -> None:
+        """No more signals come; the thread ends."""
+        os.close(self._writer)
+
+    def _work(self) -> None:
+        while os.read(self._reader, 64):
+            self._ring()
+        os.close(self._reader)
+
+
 @dataclass
 class Lifeline:
     """One process's life. `ending` is set by SIGTERM or SIGINT."""
@@ -100,11 +128,12 @@ class Lifeline:
 
     def catch_signals(self) -> None:
         """SIGTERM and SIGINT ask for an end; SIGHUP (a lost terminal) is ignored."""
-        signal.signal(signal.SIGTERM, self._on_signal)
-        signal.signal(signal.SIGINT, self._on_signal)
+        bell = Bell(self._told)
+        signal.signal(signal.SIGTERM, bell)
+        signal.signal(signal.SIGINT, bell)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+    def _told(self) -> None:
         self.signals += 1
         self.ending.set()
 

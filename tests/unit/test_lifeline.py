@@ -101,3 +101,28 @@ def test_a_bug_of_ours_is_infrastructure_and_is_told_with_its_place() -> None:
     assert done.returncode == 3
     assert "ValueError: a bug of two lines" in done.stdout + done.stderr
     assert "broken_here" in done.stdout + done.stderr
+
+
+def test_a_burst_of_signals_ends_a_process_and_never_hangs_it() -> None:
+    """Each finds the main thread at another step, also where it holds the event's own lock."""
+    code = (
+        "import os\nfrom overnight.lifeline import Lifeline\n"
+        "life = Lifeline()\nlife.catch_signals()\nprint('ready', flush=True)\n"
+        "while not life.ending.wait(0.0001):\n    pass\n"
+        "for _ in range(200_000):\n    life.ending.set()\n"
+        "os._exit(0)\n"  # an interpreter that ends handles no signals any more
+    )
+    for _ in range(3):
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            for _ in range(2000):
+                if process.poll() is not None:
+                    break
+                process.send_signal(signal.SIGTERM)
+                time.sleep(0.0002)
+            assert process.wait(20) == 0
+        finally:
+            process.kill()
+            process.communicate()

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Lock, Thread
-from types import FrameType
+from threading import Event, Lock
 
 from overnight import __version__, telemetry
 from overnight.configuration import (
@@ -35,6 +34,7 @@ from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import SessionState
 from overnight.ledger.lock import hold
 from overnight.ledger.stamp import utc_label
+from overnight.lifeline import Bell
 from overnight.orchestrator.deadlines import deadlines
 from overnight.orchestrator.jobs import Launch, job_for, links_into
 from overnight.orchestrator.policy import POLICY_VERSION, decide
@@ -247,21 +247,19 @@ def _apply(state: SessionState, kind: RowKind, key: str, body: wire.Wire) -> Non
 
 
 class _Ending:
-    """Told by a signal to end: the sandbox is killed, from a thread of its own.
-
-    Not by the signal's handler, which may interrupt the very code that it would call.
-    """
+    """Told by a signal to end: the sandbox is killed, from the thread of the signals' bell."""
 
     def __init__(self) -> None:
         self._told = Event()
         self._lock = Lock()
         self._sandbox: Sandbox | None = None
-        self._over = False
-        Thread(target=self._work, name="ending", daemon=True).start()
 
-    def tell(self, _number: int = 0, _frame: FrameType | None = None) -> None:
+    def tell(self) -> None:
         """End it. Idempotent."""
         self._told.set()
+        with self._lock:
+            if self._sandbox is not None:
+                self._sandbox.kill()
 
     def attach(self, sandbox: Sandbox) -> None:
         """This is what runs now."""
@@ -279,28 +277,22 @@ class _Ending:
         """Nothing runs any more."""
         with self._lock:
             self._sandbox = None
-        self._over = True
-        self._told.set()
-
-    def _work(self) -> None:
-        self._told.wait()
-        with self._lock:
-            if self._sandbox is not None and not self._over:
-                self._sandbox.kill()
 
 
 @contextmanager
 def _ending() -> Iterator[_Ending]:
     """Signals end what runs, and then this; a lost terminal too: nobody would see the answer."""
     ending = _Ending()
+    bell = Bell(ending.tell)
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, ending.tell) for number in numbers]
+    before = [signal.signal(number, bell) for number in numbers]
     try:
         yield ending
     finally:
         ending.over()
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
+        bell.close()
 
 
 @contextmanager
