@@ -251,3 +251,33 @@ def test_a_replaced_orchestrator_answers_nothing() -> None:
 
     assert "not the newest" in refused(ledger.say("control:reject:2", body, epoch=1))
     assert isinstance(ledger.say("control:reject:2", body, epoch=2), Admit)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"policy": {"limits": {"experiments": 9, "hours": 1.0, "gpu_hours": 1.0, "usd": 1.0}}},
+        {"policy": {"limits": {"per_experiment": {"gpu_hours": 1.0}}}},
+        {"policy": {"autonomy": "ask", "ask_after_degradations": 5, "prefetch": 0}},
+        {"policy": {"approval": "hypothesis", "approve_timeout": 9.0, "approve_then": "run"}},
+        {"proposer": {"name": "random", "options": {}}},
+        {"pools": {"default": {"runners": 7, "usd_per_hour": 2.0}}},
+    ],
+)
+def test_a_resumed_session_may_have_other_handles(changed: dict[str, Any]) -> None:
+    ledger = Ledger()
+    body = wire.dump(opening(2, **changed))
+
+    assert isinstance(ledger.send(RowKind.SESSION_OPENED, "open:2", body, 2), Admit)
+
+
+@pytest.mark.parametrize(
+    "research", [{"question": "another one"}, {"starting_hypothesis": "another one"}]
+)
+def test_nobody_changes_the_question_of_a_session(research: dict[str, Any]) -> None:
+    ledger = Ledger()
+    body = wire.dump(opening(2, research=research))
+
+    assert refused(ledger.send(RowKind.SESSION_OPENED, "open:2", body, 2)) == (
+        "research may not change within a session: open another tag"
+    )
