@@ -30,6 +30,8 @@ PLACEHOLDERS = {
     "SKILL/": f"{SKILL}/",
     "VERB": "results",
     "NAME": "val_bpb",
+    " ID": " 2",
+    "TEXT": "no",
     "--max 20": "--max 4",
 }
 #: Played in the background until `drain` ends it.
@@ -73,11 +75,14 @@ PLAN: tuple[tuple[str, int], ...] = (
     ("overnight status --json", 0),
     ("overnight wait 2", 0),
     ('overnight steer "smaller learning rates first"', 0),
+    ("overnight approve ID", 2),  # nobody is asked here
+    ("overnight reject ID --why TEXT", 2),
     ("overnight pause", 0),
     ("overnight resume", 0),
     ("overnight drain", 0),
     ("overnight up --max 20", 0),
     ("overnight stop", 0),
+    ("overnight wait", 0),
     ("overnight report", 0),
     ("overnight program next", 0),
     ("overnight prompt iteration", 0),
@@ -96,6 +101,9 @@ PLAN: tuple[tuple[str, int], ...] = (
     ("awk -F'\\t' '$4==\"keep\"' sandbox/results.tsv | sort -t\"$(printf '\\t')\" -k2 -n", 0),
     ("awk -F'\\t' 'NR>1 {print $4}' sandbox/results.tsv | sort | uniq -c", 0),
     ("overnight apply best", 0),
+    ("overnight weights best --to best.safetensors", 0),
+    ("overnight clean --dry-run", 0),
+    ("overnight runs", 0),
 )
 #: Verbs that start processes, or change where they stand: as a process of their own.
 _ALONE = ("run", "up", "once", "setup", "prepare")
@@ -103,6 +111,7 @@ _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
 _INLINE = re.compile(r"`((?:overnight|bash|nvidia-smi|uv|git|curl)(?: [^`]+)?)`")
 
 TRAIN = """\
+import os
 import time
 
 from prepare import MAX_SEQ_LEN, TIME_BUDGET
@@ -113,6 +122,8 @@ DECAY = 0.02
 
 time.sleep(0.3)
 gap = abs(LR - 0.05) + abs(WARMUP - 0.2) + abs(DECAY - 0.01)
+with open(os.path.join(os.environ["OVERNIGHT_OUT"], "model.safetensors"), "w") as file:
+    file.write("weights")
 print("---")
 print(f"val_bpb: {1 + gap:.6f}")
 print(f"peak_vram_mb: {512.0:.1f}")
@@ -248,6 +259,15 @@ def test_every_command_of_a_prompt_is_in_the_plan(kind: str) -> None:
 
     assert texts
     assert named <= {command for command, _ in PLAN}
+
+
+def test_the_guides_example_is_a_complete_program(bench: Bench, tmp_path: Path) -> None:
+    (text,) = blocks(SKILL / "references" / "program-md-guide.md", "markdown")
+    (tmp_path / "program.md").write_text(text)
+    done = bench.cli.inside("program", "check", "--file", tmp_path / "program.md")
+
+    assert done.code == 0, done.out
+    assert "still open" not in done.out
 
 
 def test_the_front_matter_is_what_agents_read() -> None:
