@@ -60,19 +60,16 @@ def _overtaken(known: Mapping[str, Knob]) -> Family | None:
     """What won against its parent while something else won more: nobody tried it on the best."""
     found = []
     for knob in known.values():
-        for trial in knob.alone:
-            value, same = (
-                trial.step.after,
-                [t for t in knob.alone if t.step.after == trial.step.after],
-            )
-            lost = any((t.entry.gain or 0.0) <= 0 for t in same)
-            if trial.entry.overtaken and knob.here is not None and knob.here != value and not lost:
-                found.append(trial.entry)
+        alone = knob.alone
+        lost = {t.step.after for t in alone if (t.entry.gain or 0.0) <= 0} | {knob.here}
+        won = [t.entry for t in alone if t.entry.overtaken and t.step.after not in lost]
+        found += won if knob.here is not None else []
     if not found:
         return None
     found.sort(key=lambda e: (-(e.gain or 0.0), e.id))
-    told = [f"{figures.what(e, 40)} ({e.id:03d}, {figures.change(e.gain)})" for e in found]
-    return Family(f"on top of today's best: {figures.names(told, 3)}",
+    told = [f"{figures.what(e, 40)} ({e.id:03d}, {figures.change(e.gain)})" for e in found[:3]]
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    return Family(f"on top of today's best: {', '.join(told)}{more}",
                   "each won against its parent, but was overtaken")  # fmt: skip
 
 
