@@ -178,7 +178,7 @@ def _tried_nothing(files: SessionFiles) -> bool:
     except OvernightError:
         return False
     ours = any(_is_file(path) for path in (files.identity, files.opening, files.ledger))
-    return ours and state.incumbent is None and not state.candidates
+    return ours and state.incumbent is None
 
 
 def _is_file(path: Path) -> bool:

@@ -155,6 +155,23 @@ def test_a_subdirectory_s_files_come_to_their_place_below_the_root(tmp_path: Pat
     assert changed == ["models/gpt/train.py"]
 
 
+def test_a_session_with_branches_comes_home_the_same_way(tmp_path: Path) -> None:
+    repo = _repo(tmp_path / "mono", "models/gpt/")
+    told = Told(repo, iter_strategy="branches")
+    _ideas(told)
+
+    done = _apply(told)
+    files = _apply(told, to=tmp_path / "files")
+    told.close()
+
+    assert (done.files, files.files) == (("models/gpt/train.py",), ("train.py",))
+    assert done.own_edits == ()
+    text = _show(repo, "overnight/mar5:models/gpt/train.py")
+    assert text == _edit(LR="0.03", BETA="0.95")["train.py"]
+    assert run_git(repo, "log", "-1", "--format=%an", "overnight/mar5") == "Ada\n"
+    assert "a/train.py" in (tmp_path / "files" / "changes.patch").read_text()
+
+
 def test_edits_that_were_not_committed_come_first_and_new_files_stay_out(bare: Path) -> None:
     write(bare, {"data.py": "D = 2\n", "train.py": TRAIN + "# mine\n", "secret.txt": "s\n"})
     told = Told(bare)
@@ -239,12 +256,12 @@ def test_a_branch_that_exists_or_is_checked_out_is_refused(told: Told, repo: Pat
 
 def test_the_old_branch_gets_only_what_it_lacks(told: Told, repo: Path) -> None:
     _apply(told)
-    told.idea(_edit(LR="0.03", BETA="0.95", WIDTH="96"), 0.7, hypothesis="WIDTH up")
+    told.idea(_edit(LR="0.02", BETA="0.95"), 0.7, hypothesis="LR down, where 2 was")
 
     done = _apply(told, onto="overnight/mar5")
     again = _apply(told, onto="overnight/mar5")
 
-    assert _subjects(repo, "overnight/mar5")[2:] == ["exp: WIDTH up"]
+    assert _subjects(repo, "overnight/mar5")[2:] == ["exp: LR down, where 2 was"]
     assert done.skipped == (2, 4)
     assert again.commits == ()
 

@@ -15,8 +15,9 @@ from overnight.ledger.files import SessionFiles
 from overnight.ledger.identity import Identity, read_identity
 from overnight.ledger.writer import LedgerWriter
 from overnight.sessions.locate import Found
+from overnight.snapshots import branches
 from overnight.snapshots.root import prepare_root
-from overnight.snapshots.store import CandidateEdit, SnapshotStore
+from overnight.snapshots.store import CandidateEdit, SnapshotStore, Stored
 from overnight.snapshots.tree import scan
 
 
@@ -30,12 +31,10 @@ class Told:
         self.files = SessionFiles(self.root)
         prepare_root(self.root, repo)
         self.store = SnapshotStore(self.root)
-        listing = scan(repo, self.root)
-        self.store.create()
-        base = self.store.write_base(listing)
+        base, head, branch = self._base(config)
         said = wire.dump(opening(**config)) | {
             "tag": tag, "base_commit": base.commit, "base_digest": base.tree_digest,
-            "base_head": listing.head, "origin": origin,
+            "base_head": head, "branch": branch, "origin": origin,
         }  # fmt: skip
         self.opened = wire.build(SessionOpened, said)
         self.files.identity.write_text(wire.encode(Identity(sid=sid, tag=tag)))
@@ -45,6 +44,16 @@ class Told:
         self._row(RowKind.SESSION_OPENED, "open:1", self.opened)
         self._experiment(1, None, base.commit, base.tree_digest, "baseline", role="baseline")
         self.end(1, 1.0)
+
+    def _base(self, config: dict[str, Any]) -> tuple[Stored, str | None, str | None]:
+        """The tree as it lies, or HEAD's with `branches`; the user's HEAD; the session's branch."""
+        if config.get("iter_strategy") == "branches":
+            found = branches.require(self.repo)
+            base = branches.adopt_head(found, self.store, ["train.py"], None).stored
+            return base, base.commit, branches.plan_names(found, self.tag).session
+        listing = scan(self.repo, self.root)
+        self.store.create()
+        return self.store.write_base(listing), listing.head, None
 
     @classmethod
     def again(cls, repo: Path, *, tag: str = "mar5", root: Path | None = None) -> Told:
