@@ -92,6 +92,7 @@ VERBS = {
     "runs": ("runs", "REPO"),
     "report": ("report", "--full", "--html", "REPO/r.html", "--force", "--dir", "REPO"),
     "program next": ("program", "next", "REPO", "--force"),
+    "prompt": ("prompt", "summary", "--dir", "REPO"),
     "verify": ("verify", "--dir", "REPO"),
 }
 SAYS = {
@@ -103,6 +104,7 @@ SAYS = {
     "runs": "9999",
     "report": "already tried",
     "program next": "wrote ",
+    "prompt": "the experiments, without 99",
     "verify": "chain ok, every decision follows",
 }
 

@@ -22,7 +22,7 @@ prompt = typer.Typer(
 
 @prompt.command()
 def setup(tag: Tag = None, directory: Dir = HERE, as_json: AsJson = False) -> None:
-    """To begin with: question, metric, rules, stop rules, first hypothesis. Needs no session."""
+    """What an agent begins with. Question, metric, rules, when to stop; needs no session."""
     from overnight.sessions.prompts import setup as render
 
     _show("setup", render, tag, directory, as_json)
@@ -30,7 +30,7 @@ def setup(tag: Tag = None, directory: Dir = HERE, as_json: AsJson = False) -> No
 
 @prompt.command()
 def iteration(tag: Tag = None, directory: Dir = HERE, as_json: AsJson = False) -> None:
-    """One more round: how it stands, what was tried, what the last result was, five tasks."""
+    """One more round. How it stands, what was tried, the last result, five tasks."""
     from overnight.sessions.prompts import iteration as render
 
     _show("iteration", render, tag, directory, as_json)
@@ -38,7 +38,7 @@ def iteration(tag: Tag = None, directory: Dir = HERE, as_json: AsJson = False) -
 
 @prompt.command()
 def summary(tag: Tag = None, directory: Dir = HERE, as_json: AsJson = False) -> None:
-    """What was learned, in five parts, from the experiments of a session."""
+    """Asks what was learned, in five parts. From the experiments of a session."""
     from overnight.sessions.prompts import summary as render
 
     _show("summary", render, tag, directory, as_json)
