@@ -334,17 +334,21 @@ def _logs(root: Path, rows: list[Row]) -> Iterator[Finding]:
         for path in (folder / "out").rglob("*"):
             if not stat.S_ISREG(path.lstat().st_mode) and not stat.S_ISDIR(path.lstat().st_mode):
                 yield Finding(PROBLEMS, f"{path.relative_to(root)!s} is no plain file")
-    config = bodies(rows, "session_opened")[0]["config"]
-    line = re.compile(rf"{re.escape(config['metric']['name'])}\s*:\s*(\S+)\s*")
+    metric = bodies(rows, "session_opened")[0]["config"]["metric"]
+    told = metric.get("source")
+    source = told if isinstance(told, dict) else {}
+    line = re.compile(source.get("regex", rf"^{re.escape(metric['name'])}\s*:\s*(\S+)\s*$"))
     for number, final in finals(rows).items():
-        if final["status"] != "scored" or final["log_truncated"]:
+        if final["status"] != "scored" or final["log_truncated"] or "json" in source:
             continue
         attempt = final["attempt"]
         path = root / f"iter{number}" / ("run.log" if attempt == 1 else f"run.{attempt}.log")
-        printed = []
+        if "command" in source:
+            path = path.with_name("score.log")
+        printed: list[str] = []
         if path.is_file():
             text = _ESCAPE.sub("", path.read_bytes().decode(errors="replace"))
-            printed = [m[1] for m in map(line.fullmatch, re.split(r"[\r\n]", text)) if m]
+            printed = [m[1] for row in re.split(r"[\r\n]", text) for m in line.finditer(row)]
         if final["metric"] not in [_number(word) for word in printed]:
             yield Finding(PROBLEMS, f"experiment {number}: {path.name} lacks its metric")
 
