@@ -147,7 +147,8 @@ def _headline(ending: Ending) -> str:
     why = ""
     if closed is not None and closed.outcome == "baseline_failed":
         return f"baseline failed: {_why_failed(ending)}; fix it and run again"
-    if closed is not None and closed.outcome == "exhausted":
+    enough = closed is not None and closed.detail in ("", words.ideas(state.candidates))
+    if closed is not None and closed.outcome in ("exhausted", "done") and not enough:
         why = f" ({one_line(closed.detail, 200)})"
     took = "" if ending.seconds is None else f" in {words.duration(ending.seconds)}"
     return f"{word}{why}: {words.ideas(decided)}{took}, {lost} lost, {running}"

@@ -27,9 +27,9 @@ def deadlines(config: LoopConfig, state: SessionState) -> tuple[float, float | N
     return (wall if cap is None else min(wall, cap.seconds)), cpu
 
 
-def worst_seconds(config: LoopConfig) -> float:
-    """Wall clock that an experiment may take by its gate alone, before anything was measured."""
-    return _by_gate(config, SessionState())[0]
+def worst_seconds(config: LoopConfig, state: SessionState) -> float:
+    """Wall clock that an experiment may take by its gate alone, whatever it may cost."""
+    return _by_gate(config, state)[0]
 
 
 def _by_gate(config: LoopConfig, state: SessionState) -> tuple[float, float | None]:

@@ -8,6 +8,7 @@ from overnight.configuration import PROGRAM_FILE, ResolvedLoop, program_of
 from overnight.contracts.errors import ConfigError, UsageError
 from overnight.contracts.loop import LoopConfig
 from overnight.contracts.rows import SessionOpened
+from overnight.sessions.limits import check_limits
 from overnight.sessions.origin import Source, find_source, is_same
 from overnight.sessions.preflight import check_sources
 from overnight.sessions.program.gaps import check
@@ -28,6 +29,7 @@ def begin(resolved: ResolvedLoop, source: str | None, tag: str | None) -> Beginn
     Raises:
         UsageError: something of it can't be; names the fix.
     """
+    check_limits(resolved)
     program, notes = _program(resolved)
     if source is None:
         check_sources(resolved.repo, resolved.config.editable_files)

@@ -13,21 +13,23 @@ from overnight.contracts.loop import LoopConfig
 from overnight.contracts.status import Gate, Status
 from overnight.ledger.fold import SessionState
 from overnight.orchestrator.caps import HOUR, Cap, experiment_caps, price, session_caps
-from overnight.orchestrator.deadlines import worst_seconds
+from overnight.orchestrator.deadlines import deadlines, worst_seconds
 
 PRICE = "pools.default.usd_per_hour"
 
 
-def check_limits(resolved: ResolvedLoop) -> None:
+def check_limits(resolved: ResolvedLoop, state: SessionState | None = None) -> None:
     """Money has a price, and no experiment may cost more than one may, or than all together.
+
+    state: of a session that is gone on with; what is left of its limits is seen while it runs.
 
     Raises:
         ConfigError: names the key and the fix.
     """
     config = resolved.config
     _check_price(resolved)
-    worst = worst_seconds(config)
-    for cap in (*experiment_caps(config), *session_caps(config)):
+    worst = worst_seconds(config, state or SessionState())
+    for cap in (*experiment_caps(config), *(session_caps(config) if state is None else ())):
         if worst > cap.seconds:
             raise ConfigError(_too_dear(resolved, cap, worst))
 
@@ -56,7 +58,9 @@ def _too_dear(resolved: ResolvedLoop, cap: Cap, worst: float) -> str:
 
 def _where(resolved: ResolvedLoop, key: str) -> str:
     origin = resolved.origin(key)
-    return key if origin == "default" else f"{origin}: {key}"
+    if origin == "default":
+        return key
+    return f"{origin}: {key}" if ":" in origin else origin  # a variable or a flag names the key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +115,9 @@ def _left(
     if limits.hours is not None and pace is not None:
         yield math.floor(limits.hours * pace), "policy.limits.hours"
     for cap in session_caps(config) if each is not None else ():
-        yield max(0, math.floor((cap.seconds - state.device_seconds) / (each or 1.0))), cap.key
+        # The last one starts only while its deadline still fits.
+        spare = cap.seconds - state.device_seconds - deadlines(config, state)[0]
+        yield (0 if spare < 0 else math.floor(spare / (each or 1.0)) + 1), cap.key
 
 
 def _seconds_each(config: LoopConfig, state: SessionState) -> float | None:

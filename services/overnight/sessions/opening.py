@@ -90,7 +90,6 @@ def open_session(request: Request) -> Opened:
         request.repo, flags=request.flags, environ=request.environ, track=request.track
     )
     check_plugins(resolved.config)
-    check_limits(resolved)
     check_prepared(resolved)
     files = SessionFiles(_root_for(resolved.session_root, request.tag))
     heal_identity(files)
@@ -104,13 +103,15 @@ def open_session(request: Request) -> Opened:
     try:
         if exists:
             check_head(files)
-        files, lock, moved = _make_room(files, lock, resolved.repo)
         launch = _Launch(resolved, command.argv, str(command.python))
-        if files.identity.is_file():
+        over = _over(files) if exists else None
+        if exists and over is None:
             return _resume(files, lock, launch, request)
         beginning = beginning or begin(resolved, request.source, request.tag)
-        notes = (moved, *beginning.notes) if moved else beginning.notes
-        return _open_new(files, lock, launch, request, replace(beginning, notes=notes))
+        if over is not None:
+            lock, moved = _make_room(files, lock, resolved.repo, over)
+            beginning = replace(beginning, notes=(moved, *beginning.notes))
+        return _open_new(files, lock, launch, request, beginning)
     except BaseException:
         if fresh and not files.identity.is_file():
             shutil.rmtree(files.root, ignore_errors=True)  # no half-written session stays
@@ -203,16 +204,18 @@ def check_head(files: SessionFiles) -> None:
     raise LedgerError(f"{files.ledger}: {problem}; run `overnight ledger repair`")
 
 
-def _make_room(files: SessionFiles, lock: int, repo: Path) -> tuple[SessionFiles, int, str | None]:
-    """A session that never had a successful baseline makes room for a new one."""
-    if not files.identity.is_file():
-        return files, lock, None
+def _over(files: SessionFiles) -> str | None:
+    """Why the session that lies there can't be gone on with; None: it can."""
     state = read_state(files)
     baseline = state.baseline
-    never_began = state.opened is None
+    if state.opened is None:
+        return "never began"
     failed = state.incumbent is None and baseline is not None and baseline.decision is not None
-    if not (never_began or failed):
-        return files, lock, None
+    return "had a baseline that failed" if failed else None
+
+
+def _make_room(files: SessionFiles, lock: int, repo: Path, why: str) -> tuple[int, str]:
+    """A session that never had a successful baseline makes room for a new one, whose lock it is."""
     number = 1
     while (aside := files.root.with_name(f"{files.root.name}.failed-{number}")).exists():
         number += 1
@@ -220,15 +223,14 @@ def _make_room(files: SessionFiles, lock: int, repo: Path) -> tuple[SessionFiles
     prepare_root(files.root, repo)
     fresh = lock_session(files)
     os.close(lock)  # the old folder's; only now, so that the caller never closes it twice
-    why = "never began" if never_began else "had a baseline that failed"
-    return files, fresh, f"the last session {why}: moved to {aside.name}"
+    return fresh, f"the last session {why}: moved to {aside.name}"
 
 
 def _resume(files: SessionFiles, lock: int, launch: _Launch, request: Request) -> Opened:
     state = read_state(files)
     identity = read_identity(files)
     config = launch.resolved.config
-    assert state.opened is not None and state.config is not None  # _make_room
+    assert state.opened is not None and state.config is not None  # _over
     check_policy(state.opened.policy_version)
     changed = changed_track_keys(state.config, config)
     if changed:
@@ -236,6 +238,7 @@ def _resume(files: SessionFiles, lock: int, launch: _Launch, request: Request) -
             f"session {identity.tag} was opened with other bindings ({'; '.join(changed)}): "
             "a session keeps its own; open another with --tag"
         )
+    check_limits(launch.resolved, state)
     check_beginning(state.opened, config, request.source)
     session = state.opened.model_copy(
         update={

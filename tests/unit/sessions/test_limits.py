@@ -89,6 +89,17 @@ def test_the_deadline_that_counts_is_the_one_that_kills() -> None:
     check_limits(ResolvedLoop(config=fits, origins={}, repo=Path("/r"), session_root=Path("/r/s")))
 
 
+def test_a_session_that_goes_on_is_measured_by_what_it_knows() -> None:
+    """Its baseline told how long one takes; what is left of its own limits is seen as it runs."""
+    limits = {"gpu_hours": 0.1, "per_experiment": {"gpu_hours": 0.1}}
+    found = config(limits, gate="steps")
+    resolved = ResolvedLoop(config=found, origins={}, repo=Path("/r"), session_root=Path("/r/s"))
+
+    check_limits(resolved, state(100.0))
+    with pytest.raises(ConfigError, match="its deadline of 400 s"):
+        check_limits(resolved, state(200.0))
+
+
 def test_a_deadline_that_is_derived_stays_within_what_one_may_cost() -> None:
     limits = {"per_experiment": {"gpu_hours": 0.5}}
     story = Story(gate="steps", policy={"limits": limits})
@@ -117,8 +128,8 @@ NEW = SessionState()
         ({"hours": 8.0}, NEW, (24.0, 192, "policy.limits.hours", 8.0)),
         ({"experiments": 11}, NEW, (24.0, 12, "policy.limits.experiments", 0.5)),
         ({"experiments": 400, "hours": 8.0}, NEW, (24.0, 192, "policy.limits.hours", 8.0)),
-        ({"gpu_hours": 2.0, "hours": 8.0}, NEW, (24.0, 24, "policy.limits.gpu_hours", 1.0)),
-        ({"usd": 3.0}, NEW, (24.0, 12, "policy.limits.usd", 0.5)),
+        ({"gpu_hours": 2.0, "hours": 8.0}, NEW, (24.0, 23, "policy.limits.gpu_hours", 23 / 24)),
+        ({"usd": 3.0}, NEW, (24.0, 11, "policy.limits.usd", 11 / 24)),
         ({"experiments": 4}, state(60.0, 100.0, 100.0),
          (72.0, 2, "policy.limits.experiments", 1 / 36)),
         ({"gpu_hours": 0.1}, state(180.0, 180.0), (40.0, 0, "policy.limits.gpu_hours", 0.0)),
@@ -149,8 +160,8 @@ def test_the_estimate_is_two_lines_for_a_person() -> None:
     ]
     assert lines({"usd": 6.0}, price=3.0, policy={"approval": "hypothesis"}) == [
         "  expects   24 experiments/h (by the budget, 2 at a time), and your time to approve each: "
-        "~24 in 1 h 00 min (policy.limits.usd)",
-        "  costs     ~2 slot-hours, ~6.00 usd",
+        "~23 in 57 min 30 s (policy.limits.usd)",
+        "  costs     ~1.9 slot-hours, ~5.75 usd",
     ]
     assert lines({}, price=1.5) == [
         "  expects   24 experiments/h (by the budget, 2 at a time), until you stop it",
