@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,20 +71,32 @@ def find_python(repo: Path, wanted: str, environ: Mapping[str, str]) -> tuple[Pa
             raise UsageError(f"python: {wanted} is no program that can be run")
         return path, "python:"
     own = repo / (environ.get("UV_PROJECT_ENVIRONMENT") or ".venv")
-    for folder in (own, *(above / ".venv" for above in _above(repo))):
+    for folder, why in _environments(repo, own, environ):
         found = _in_environment(folder)
         if found is not None:
-            return found, os.path.relpath(folder, repo)
-    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        found = _in_environment(Path(environ[name])) if environ.get(name) else None
-        if found is not None:
-            return found, name
+            return found, why
     if (repo / "uv.lock").exists():
         raise UsageError(
             f"uv.lock, but {own} does not exist: run `overnight setup`, or run `uv sync` in "
-            f"{repo} (candidates have no network)"
+            f"{repo}, or name another one under `python:` (candidates have no network)"
         )
     return Path(sys.executable), OWN
+
+
+def _environments(repo: Path, own: Path, environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    """Where the user's environment may be, the likeliest first. One that is active because
+    Overnight itself is installed there says nothing about the repository."""
+
+    def active(name: str) -> Iterator[tuple[Path, str]]:
+        folder = Path(environ.get(name) or sys.prefix)
+        if os.path.realpath(folder) != os.path.realpath(sys.prefix):
+            yield folder, name
+
+    yield own, own.name
+    yield from active("VIRTUAL_ENV")
+    for above in _above(repo):
+        yield above / ".venv", os.path.relpath(above / ".venv", repo)
+    yield from active("CONDA_PREFIX")
 
 
 def shown_python(python: Path, repo: Path) -> str:

@@ -126,7 +126,7 @@ def test_a_foreign_repository_runs_a_session_after_init_alone(name: str, stage: 
     evidence = json.loads(made.output)["evidence"]
     assert ":" in evidence["metric.name"], "file:line"
 
-    done = stage.start("run", str(repo), "--max", "3", "--runners", "2", "--json").wait(90)
+    done = stage.start("run", str(repo), "--max", "3", "--runners", "1", "--json").wait(90)
 
     assert done.code == 0, done
     ideas = [event for event in map(json.loads, done.output.splitlines())

@@ -60,6 +60,32 @@ def test_the_interpreter_is_venv_then_active_then_conda_then_ours(tmp_path: Path
     assert resolve_python(repo, loop(python=str(conda)), environ) == conda
 
 
+def test_a_workspace_s_environment_lies_above_its_folders(tmp_path: Path) -> None:
+    """Up to the root of the repository, no further; what is active for Overnight is no choice."""
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    program(tmp_path / ".venv/bin/python")  # of nobody: outside the repository
+    repo = tmp_path / "work/packages/one"
+    repo.mkdir(parents=True)
+    ours = {"VIRTUAL_ENV": sys.prefix}
+
+    assert resolve_python(repo, loop(), ours) == Path(sys.executable), "no repository at all"
+    (tmp_path / "work/.git").mkdir()
+    assert resolve_python(repo, loop(), ours) == Path(sys.executable)
+    above = program(tmp_path / "work/.venv/bin/python")
+    assert resolve_python(repo, loop(), ours) == above
+    active = program(tmp_path / "active/bin/python")
+    environ = {"VIRTUAL_ENV": str(active.parents[1])}
+    assert resolve_python(repo, loop(), environ) == active
+
+
+def test_a_locked_repository_without_an_environment_is_refused_with_the_command(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "uv.lock").touch()
+    with pytest.raises(UsageError, match="run `overnight setup`"):
+        resolve_python(tmp_path, loop(), {"VIRTUAL_ENV": sys.prefix})
+
+
 def test_the_link_of_a_virtual_environment_is_kept(tmp_path: Path) -> None:
     (tmp_path / ".venv/bin").mkdir(parents=True)
     (tmp_path / ".venv/bin/python").symlink_to(sys.executable)
