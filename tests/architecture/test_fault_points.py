@@ -80,6 +80,7 @@ HARMLESS = {
     "sessions.detached.start": "a `run` like any other",
     "sessions.preparing._replace": "a verb's one small file, renamed into place",
     "sessions.opening._make_room": "one rename of a session that never began",
+    "sessions.report.save.save": "a person's own file; the same command makes it again",
 }
 
 
