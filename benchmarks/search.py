@@ -5,7 +5,8 @@ Does `search` beat chance? Regret of the built-in proposers on made-up objective
     PYTHONPATH=services:. python benchmarks/search.py --seeds 5 --ideas 30 --in-flight 8
     PYTHONPATH=services:. python benchmarks/search.py --write docs/search.md
 
-Each objective is a cheap function of the constants in a made-up train.py: nothing is trained. The
+Each objective is a cheap function of the constants in a made-up train.py: nothing is trained. Where
+its best lies is drawn for each seed, within a factor of ten of where the constants begin. The
 proposers see what they see in a session (the text, the history) and keep what is strictly better.
 Regret: how far the kept setting's true value is from the objective's best; the baseline's is 1.
 """
@@ -32,18 +33,21 @@ from overnight.contracts.proposing import History, Past, Proposer
 from overnight.contracts.status import Role, Status
 
 Constants = dict[str, object]
-PROPOSERS = ("search", "random")
+PROPOSERS = ("search", "random", "best_of_n")
 MARKS = ("<!-- benchmark: begin -->", "<!-- benchmark: end -->")
+
+
+Loss = Callable[[Constants], float | None]  #: 0 at the best, None: it crashes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Objective:
-    """A function of constants; its lowest value is 0, None means that the run crashes."""
+    """A family of functions of constants; where the best lies is drawn for each seed."""
 
     name: str
     what: str  #: in one line, for the table
     text: str  #: train.py
-    loss: Callable[[Constants], float | None]
+    make: Callable[[random.Random], Loss]
     noise: float = 0.0  #: standard deviation of what is measured, as a share of the baseline's loss
 
 
@@ -51,17 +55,17 @@ class Objective:
 
 SMALL = """\
 LR = 1e-3
-WEIGHT_DECAY = 0.0
-BATCH = 8
-DEPTH = 2
-DROPOUT = 0.2
-WARMUP = 0.0
+WEIGHT_DECAY = 0.03
+BATCH = 16
+DEPTH = 4
+DROPOUT = 0.1
+WARMUP = 0.1
 print(LR, WEIGHT_DECAY, BATCH, DEPTH, DROPOUT, WARMUP)
 """
 MANY = "".join(f"{name} = {value}\n" for name, value in {
     "LR": 1e-3, "HEAD_LR": 1e-2, "WEIGHT_DECAY": 0.01, "BETA1": 0.9, "BETA2": 0.95,
     "GRAD_CLIP": 1.0, "BATCH": 32, "DEPTH": 6, "DIM": 256, "HEADS": 8, "MLP_RATIO": 4,
-    "DROPOUT": 0.1, "WARMUP": 0.1, "WARMDOWN": 0.3, "FINAL_LR_FRAC": 0.1, "LABEL_SMOOTHING": 0.0,
+    "DROPOUT": 0.1, "WARMUP": 0.1, "WARMDOWN": 0.3, "FINAL_LR_FRAC": 0.1, "LABEL_SMOOTHING": 0.1,
     "INIT_SCALE": 0.02, "SOFTCAP": 15.0, "ROPE": False, "TIED": True,
 }.items())  # fmt: skip
 MANY += f"print({', '.join(line.split(' ')[0] for line in MANY.splitlines())})\n"
@@ -74,89 +78,133 @@ QK_NORM = False
 LR = 1e-3
 print(ACTIVATION, NORM, OPTIMIZER, ROPE, QK_NORM, LR)
 """
+SETS = {"ACTIVATION": ("gelu", "relu", "relu2", "silu", "tanh"), "NORM": ("layer", "rms", "none"),
+        "OPTIMIZER": ("adam", "sgd", "lion", "muon")}  # fmt: skip
+SHARES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 
 
-def off(value: object, best: float) -> float:
-    """Decades between two positive numbers."""
-    return math.log10(float(str(value)) / best)
+def number(value: object) -> float:
+    """A constant that is one."""
+    return float(str(value))
 
 
-def bowl(k: Constants) -> float:
+def factor(rng: random.Random, most: float) -> float:
+    """From 1 / *most* to *most*, equally likely a factor up as down."""
+    return most ** rng.uniform(-1, 1)
+
+
+def apart(value: object, best: float, size: float) -> float:
+    """Squared distance of two positive numbers, 1 when they differ by a factor of *size*."""
+    return (math.log(number(value) / best) / math.log(size)) ** 2
+
+
+def bowl(rng: random.Random) -> Loss:
     """Each constant by itself."""
-    return (
-        off(k["LR"], 4e-3) ** 2
-        + 0.3 * (float(str(k["DROPOUT"])) - 0.05) ** 2
-        + 0.2 * abs(float(str(k["WEIGHT_DECAY"])) - 0.1)
-        + 0.05 * math.log2(int(str(k["BATCH"])) / 32) ** 2
-        + 0.05 * (int(str(k["DEPTH"])) - 4) ** 2
-        + 0.3 * (float(str(k["WARMUP"])) - 0.1) ** 2
-    )
+    lr, batch, decay = 1e-3 * factor(rng, 10), 16 * 2 ** rng.randint(-2, 2), 0.03 * factor(rng, 5)
+    depth, dropout, warmup = rng.randint(2, 8), rng.choice(SHARES), rng.choice(SHARES)
+
+    def loss(k: Constants) -> float:
+        return (
+            apart(k["LR"], lr, 10)
+            + 0.5 * apart(k["BATCH"], batch, 8)
+            + 0.2 * apart(number(k["WEIGHT_DECAY"]) + 1e-3, decay + 1e-3, 10)
+            + 0.5 * apart(k["DEPTH"], depth, 2)
+            + 2.0 * (number(k["DROPOUT"]) - dropout) ** 2
+            + 1.0 * (number(k["WARMUP"]) - warmup) ** 2
+        )
+
+    return loss
 
 
-def ridge(k: Constants) -> float:
+def ridge(rng: random.Random) -> Loss:
     """The best LR moves with BATCH and DEPTH: one at a time goes slowly."""
-    batch, depth = int(str(k["BATCH"])), int(str(k["DEPTH"]))
-    lr = 1e-3 * (batch / 8) * (2 / depth) ** 2
-    return (
-        2 * off(k["LR"], lr) ** 2
-        + 0.06 * math.log2(batch / 64) ** 2
-        + 0.04 * (depth - 1) ** 2
-        + 0.2 * (float(str(k["DROPOUT"])) - 0.1) ** 2
-    )
+    scale, best_batch = factor(rng, 3), 16 * 2 ** rng.randint(-2, 2)
+    best_depth, dropout = rng.randint(2, 8), rng.choice(SHARES)
+
+    def loss(k: Constants) -> float:
+        lr = 1e-3 * scale * number(k["BATCH"]) / 16 * (4 / number(k["DEPTH"])) ** 1.5
+        return (
+            2.0 * apart(k["LR"], lr, 10)
+            + 0.5 * apart(k["BATCH"], best_batch, 8)
+            + 0.5 * apart(k["DEPTH"], best_depth, 2)
+            + 1.0 * (number(k["DROPOUT"]) - dropout) ** 2
+        )
+
+    return loss
 
 
-def few_of_many(k: Constants) -> float:
-    """Three of twenty matter."""
-    return (
-        off(k["LR"], 5e-3) ** 2
-        + 0.3 * off(k["INIT_SCALE"], 0.1) ** 2
-        + 0.8 * (float(str(k["WARMDOWN"])) - 0.7) ** 2
-    )
+def few(rng: random.Random) -> Loss:
+    """LR and two more of twenty matter; which two is drawn."""
+    start = constants_of(MANY)
+    others = [name for name, value in start.items() if name != "LR" and type(value) is not bool]
+    best = {"LR": 1e-3 * factor(rng, 10)}
+    for name in rng.sample(others, 2):
+        best[name] = number(start[name]) * factor(rng, 4)
+
+    def loss(k: Constants) -> float:
+        return sum(apart(number(k[name]) + 1e-9, value, 10 if name == "LR" else 4)
+                   for name, value in best.items())  # fmt: skip
+
+    return loss
 
 
-def cliff(k: Constants) -> float | None:
-    """The bowl with its best beside a cliff: too large a step, or too much memory, crashes."""
-    too_fast = float(str(k["LR"])) > 5e-3 * (2 / int(str(k["DEPTH"])))
-    too_large = int(str(k["BATCH"])) * int(str(k["DEPTH"])) > 64
-    if too_fast or too_large:
-        return None
-    return (
-        off(k["LR"], 5e-3 * (2 / int(str(k["DEPTH"])))) ** 2
-        + 0.05 * math.log2(int(str(k["BATCH"])) / 16) ** 2
-        + 0.05 * (int(str(k["DEPTH"])) - 4) ** 2
-        + 0.2 * (float(str(k["DROPOUT"])) - 0.0) ** 2
-    )
+def cliff(rng: random.Random) -> Loss:
+    """Its best lies beside a cliff: too large a step, or too much memory, crashes."""
+    limit, memory = 1e-3 * 10 ** rng.uniform(0.2, 1), 64 * 2 ** rng.randint(1, 3)
+    depth, dropout = rng.randint(2, 8), rng.choice(SHARES)
+
+    def loss(k: Constants) -> float | None:
+        highest = limit * 4 / number(k["DEPTH"])
+        if number(k["LR"]) > highest or number(k["BATCH"]) * number(k["DEPTH"]) > memory:
+            return None
+        return (
+            apart(k["LR"], highest, 10)
+            + 0.5 * apart(k["BATCH"], max(1, memory / number(k["DEPTH"])), 8)
+            + 0.5 * apart(k["DEPTH"], depth, 2)
+            + 1.0 * (number(k["DROPOUT"]) - dropout) ** 2
+        )
+
+    return loss
 
 
-def choices(k: Constants) -> float:
-    """Words and switches, two of which only help together."""
-    loss = {"gelu": 0.1, "relu": 0.15, "relu2": 0.0, "silu": 0.08, "tanh": 0.4}[
-        str(k["ACTIVATION"])
-    ]
-    loss += {"layer": 0.05, "rms": 0.0, "none": 0.5}[str(k["NORM"])]
-    loss += {"adam": 0.15, "sgd": 0.6, "lion": 0.1, "muon": 0.0}[str(k["OPTIMIZER"])]
-    loss += 0.0 if k["ROPE"] else 0.1
-    loss += 0.0 if k["QK_NORM"] and k["ROPE"] else 0.1 if not k["QK_NORM"] else 0.12
-    best = {"adam": 3e-3, "sgd": 3e-2, "lion": 3e-4, "muon": 2e-2}[str(k["OPTIMIZER"])]
-    return loss + 0.3 * off(k["LR"], best) ** 2
+def choices(rng: random.Random) -> Loss:
+    """Words and switches; ROPE and QK_NORM only help together; each optimizer has its own LR."""
+    costs = {name: dict(zip(words, rng.sample([0.0, 0.1, 0.2, 0.3, 0.5], len(words)), strict=True))
+             for name, words in SETS.items()}  # fmt: skip
+    lr = {word: 1e-3 * factor(rng, 10) for word in SETS["OPTIMIZER"]}
+
+    def loss(k: Constants) -> float:
+        words = sum(costs[name][str(k[name])] - min(costs[name].values()) for name in SETS)
+        both = {(True, True): 0.0, (False, False): 0.2}.get((bool(k["ROPE"]), bool(k["QK_NORM"])))
+        return (
+            words + (0.25 if both is None else both) + apart(k["LR"], lr[str(k["OPTIMIZER"])], 10)
+        )
+
+    return loss
 
 
-def rugged(k: Constants) -> float:
-    """The bowl with ripples: a step may look bad that two would not."""
-    lr, depth = off(k["LR"], 4e-3), int(str(k["DEPTH"]))
-    ripples = 0.06 * (1 - math.cos(9 * lr)) + 0.05 * (depth % 2)
-    return bowl(k) + ripples
+def rugged(rng: random.Random) -> Loss:
+    """The bowl with ripples: a step may look bad where two would not."""
+    smooth, phase = bowl(rng), rng.uniform(0, math.tau)
+
+    def loss(k: Constants) -> float:
+        under = smooth(k)
+        assert under is not None
+        place = math.log(number(k["LR"])) * 4 + number(k["DEPTH"]) * 2.3
+        return under * (1 + 0.3 * math.sin(place + phase))
+
+    return loss
 
 
 OBJECTIVES = (
-    Objective(name="bowl", what="six constants, each by itself", text=SMALL, loss=bowl),
-    Objective(name="ridge", what="the best LR moves with BATCH and DEPTH", text=SMALL, loss=ridge),
-    Objective(name="few", what="3 of 20 constants matter", text=MANY, loss=few_of_many),
-    Objective(name="cliff", what="crashes just beyond the best", text=SMALL, loss=cliff),
+    Objective(name="bowl", what="six constants, each by itself", text=SMALL, make=bowl),
+    Objective(name="ridge", what="the best LR moves with BATCH and DEPTH", text=SMALL, make=ridge),
+    Objective(name="few", what="3 of 20 constants matter", text=MANY, make=few),
+    Objective(name="cliff", what="crashes just beyond the best", text=SMALL, make=cliff),
     Objective(name="choices", what="words and switches, two help only together", text=CHOICES,
-              loss=choices),
-    Objective(name="rugged", what="bowl with ripples", text=SMALL, loss=rugged),
-    Objective(name="noisy", what="bowl, measured with 5 % noise", text=SMALL, loss=bowl,
+              make=choices),
+    Objective(name="rugged", what="bowl with ripples", text=SMALL, make=rugged),
+    Objective(name="noisy", what="bowl, measured with 5 % noise", text=SMALL, make=bowl,
               noise=0.05),
 )  # fmt: skip
 
@@ -184,6 +232,8 @@ class Play:
     incumbent: int = 1
 
     def __post_init__(self) -> None:
+        key = f"{self.objective.name}:{self.seed}".encode()
+        self.loss = self.objective.make(random.Random(hashlib.sha256(key).digest()))
         self.texts[1] = self.objective.text
         self._add(Role.BASELINE, None, "baseline", "orchestrator", {})
         self.end(1)
@@ -198,14 +248,14 @@ class Play:
             tag="benchmark", metric=MetricSpec(name="loss"), baseline_metric=baseline,
             incumbent=self.incumbent, incumbent_metric=best,
             parent_files={"train.py": self.texts[self.incumbent]}, experiments=tuple(self.pasts),
+            baseline_files={"train.py": self.texts[1]},
             next_id=len(self.pasts) + 1, seed=self.seed,
         )  # fmt: skip
 
     def regret(self, number: int) -> float | None:
         """Of one experiment, without noise; the baseline has 1."""
-        loss = self.objective.loss(constants_of(self.texts[number]))
-        worst = self.objective.loss(constants_of(self.objective.text))
-        return None if loss is None or worst is None else loss / worst
+        loss, begun = (self.loss(constants_of(self.texts[one])) for one in (number, 1))
+        return None if loss is None or begun is None else loss / begun
 
     def end(self, number: int) -> None:
         """Measure it, decide it."""
@@ -276,8 +326,8 @@ def medians(
 
 
 def ratio(control: float, searched: float) -> float:
-    """How many times the control's regret is; a floor keeps a found optimum finite."""
-    return max(control, 1e-3) / max(searched, 1e-3)
+    """How many times search's regret the control's is; below a hundredth all is called found."""
+    return max(control, 0.01) / max(searched, 0.01)
 
 
 def rows(seeds: range, ideas: list[int], in_flight: int) -> Iterator[str]:

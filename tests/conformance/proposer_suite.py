@@ -49,6 +49,7 @@ class Session:
     trees: dict[int, dict[str, str]] = field(default_factory=dict)
     incumbent: int = 1
     best: float = 2.0
+    asks: dict[str, Any] = field(default_factory=dict)  #: strategy, steering ... of the history
 
     def __post_init__(self) -> None:
         self.best = self.baseline
@@ -68,6 +69,8 @@ class Session:
             experiments=tuple(self.pasts),
             next_id=len(self.pasts) + 1,
             seed=self.seed,
+            baseline_files=dict(self.trees[1]),
+            **self.asks,
         )
 
     def propose(self, proposer: Proposer) -> tuple[int, Proposal]:
@@ -134,6 +137,7 @@ class ProposerSuite:
     """Subclass it, provide the `factory` fixture. `COUNT` ideas are asked for at most."""
 
     COUNT = 60
+    ON_THE_BASELINE = False  #: edits it always, instead of what was kept last
 
     def test_the_same_history_and_seed_give_the_same_proposal(self, factory: Factory) -> None:
         session = Session(seed=3)
@@ -182,7 +186,7 @@ class ProposerSuite:
     def test_every_proposal_says_who_what_and_on_what(self, factory: Factory) -> None:
         session, proposer, measure = Session(seed=6), factory({}), by_chance(6)
         for _ in range(20):
-            parent = session.incumbent
+            parent = 1 if self.ON_THE_BASELINE else session.incumbent
             number, proposal = session.propose(proposer)
 
             assert proposal.parent == parent

@@ -55,6 +55,7 @@ class History:
     experiments: tuple[Past, ...]  #: in order of id, the baseline first
     next_id: int
     seed: int
+    baseline_files: dict[str, str] = field(default_factory=dict)  #: the same in the baseline's tree
     parent: int | None = None  #: what is edited; None: the incumbent, as nearly always
     question: str | None = None  #: the research question; never changed
     starting_hypothesis: str | None = None  #: a person's; experiment 2 tries it

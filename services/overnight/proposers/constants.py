@@ -13,7 +13,7 @@ import math
 import re
 import tokenize
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import libcst as cst
@@ -210,10 +210,11 @@ def _constants(
         for place in places(module, found)
         if (literal := _literal_node(place.node)) is not None
     ]
-    offsets = _offsets(path, module, lines.plain, {place.statement for place, _, _ in literals})
-    for place, node, value in literals:
-        bare = module.code_for_node(node.with_changes(lpar=(), rpar=()))
-        start = lines.real(offsets(place.statement, node))
+    starts = _starts(
+        path, module, lines.plain, [(place.statement, node) for place, node, _ in literals]
+    )
+    for (place, _, value), (plain_start, bare) in zip(literals, starts, strict=True):
+        start = lines.real(plain_start)
         shown = place.name if place.form is Form.NAME else f".{place.word}"
         yield (
             start,
@@ -279,37 +280,36 @@ def _literal_node(node: cst.BaseExpression) -> tuple[cst.BaseExpression, Value] 
     return None
 
 
-def _offsets(
-    path: str, module: cst.Module, plain: str, wanted: set[int]
-) -> Callable[[int, cst.CSTNode], int]:
-    """(statement, node below it) -> where the node's text starts in *plain*.
-
-    libcst tells positions of a whole module alone, and slowly: it is given one of the *wanted*
-    statements only.
+def _starts(
+    path: str, module: cst.Module, plain: str, nodes: list[tuple[int, cst.BaseExpression]]
+) -> list[tuple[int, str]]:
+    """Where in *plain* the text of each (statement, node below it) starts, and that text.
 
     Raises:
         ProposerError: libcst does not give the file back unchanged.
     """
     offset = sum(len(module.code_for_node(line)) for line in module.header)
-    shifts: dict[int, int] = {}  # statement -> from the small module's text to the plain one
-    picked: list[str] = []
-    length = 0
-    for index, statement in enumerate(module.body):
+    codes: list[tuple[int, str]] = []  # of each statement: where it starts, its text
+    for statement in module.body:
         code = module.code_for_node(statement)
         if not plain.startswith(code, offset):
             raise ProposerError(f"{path}: libcst does not give this file back unchanged")
-        if index in wanted:
-            shifts[index] = offset - length
-            picked.append(code)
-            length += len(code)
+        codes.append((offset, code))
         offset += len(code)
-    body = [module.body[index] for index in sorted(wanted)]
-    small = MetadataWrapper(module.with_changes(header=(), footer=(), body=body), True)
-    positions = small.resolve(PositionProvider)
-    starts = [0, *itertools.accumulate(len(line) + 1 for line in "".join(picked).split("\n"))]
+    texts = [module.code_for_node(node.with_changes(lpar=(), rpar=())) for _, node in nodes]
+    unclear = {
+        at for (at, _), text in zip(nodes, texts, strict=True) if codes[at][1].count(text) > 1
+    }
+    inside = {at: _positions(module, at, codes[at][1]) for at in unclear}
+    return [
+        (codes[at][0] + (inside[at][node] if at in inside else codes[at][1].index(text)), text)
+        for (at, node), text in zip(nodes, texts, strict=True)
+    ]
 
-    def start(statement: int, node: cst.CSTNode) -> int:
-        begin = positions[node].start
-        return starts[begin.line - 1] + begin.column + shifts[statement]
 
-    return start
+def _positions(module: cst.Module, at: int, code: str) -> Mapping[cst.CSTNode, int]:
+    """Where each node of a statement starts in the statement's *code*. Slow."""
+    alone = module.with_changes(header=(), footer=(), body=[module.body[at]])
+    ranges = MetadataWrapper(alone, unsafe_skip_copy=True).resolve(PositionProvider)
+    lines = [0, *itertools.accumulate(len(line) + 1 for line in code.split("\n"))]
+    return {node: lines[at.start.line - 1] + at.start.column for node, at in ranges.items()}

@@ -19,6 +19,7 @@ from overnight.proposers.space import Space
 Setting = dict[str, Value]
 Fingerprint = tuple[tuple[str, Value], ...]
 
+_MAX_PATH = 4
 _MEASURED = frozenset({Status.KEEP, Status.DISCARD, Status.SCORED})
 #: The idea's own failure. Infra is ours and held is undecided: neither says that it is bad.
 _FAILED = frozenset({Status.CRASH, Status.TIMEOUT, Status.PRUNED, Status.REJECTED})
@@ -42,6 +43,24 @@ class Move:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Lesson:
+    """What one knob by itself brought."""
+
+    id: int
+    value: Value
+    change: float | None  #: of the loss against its parent, negative is better; None: it failed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Miss:
+    """An idea that was not kept."""
+
+    id: int
+    behind: float | None  #: its loss above its parent's; None: it failed
+    values: Setting  #: what it changed
+
+
+@dataclass(frozen=True, kw_only=True)
 class Record:
     """The history as search sees it."""
 
@@ -50,6 +69,9 @@ class Record:
     moves: tuple[Move, ...]
     failed_alone: frozenset[tuple[str, Value]]  #: (key, value) that failed as the only change
     worse_alone: frozenset[tuple[str, Value]]  #: that did worse than another value, all else equal
+    path: tuple[Setting, ...]  #: the parent's kept ancestors and itself, oldest first
+    lessons: Mapping[str, tuple[Lesson, ...]]  #: key -> what it brought alone, oldest first
+    misses: tuple[Miss, ...]  #: oldest first
     credit: Mapping[str, tuple[int, int]]  #: key -> (kept, ended) experiments that changed it
 
 
@@ -70,29 +92,39 @@ def anchors(history: History) -> dict[str, Value]:
 def read(history: History, space: Space) -> Record:
     """Fold *history* over *space*."""
     settings = _settings(history, space)
+    losses = {past.id: _loss(past, history) for past in history.experiments}
     tried = {fingerprint(space.setting)}
     told: list[Told] = []
     moves: list[Move] = []
     failed: set[tuple[str, Value]] = set()
     worse: set[tuple[str, Value]] = set()
+    lessons: dict[str, list[Lesson]] = {}
+    misses: list[Miss] = []
     credit: dict[str, tuple[int, int]] = {}
     for past in history.experiments:
-        setting = settings.get(past.id)
+        setting, loss = settings.get(past.id), losses[past.id]
         if setting is None:
             continue
         tried.add(fingerprint(setting))
-        loss = _loss(past, history)
         if loss is not None:
             told.append(Told(setting=setting, loss=loss))
         changed = _changed(past, space)
+        change = _difference(loss, losses.get(past.parent or 0))
         if past.status in _MEASURED | _FAILED:
             for key in changed:
                 kept, ended = credit.get(key, (0, 0))
                 credit[key] = (kept + (past.status is Status.KEEP), ended + 1)
+        not_kept = past.status in _FAILED or (past.status in _MEASURED and change is not None)
+        if not_kept and changed and past.status is not Status.KEEP:
+            values = {key: setting[key] for key in changed}
+            misses.append(Miss(id=past.id, behind=change, values=values))
         if len(changed) == 1:
             key = changed[0]
             if past.status in _FAILED:
                 failed.add((key, setting[key]))
+            if past.status in _FAILED or change is not None:
+                lesson = Lesson(id=past.id, value=setting[key], change=change)
+                lessons.setdefault(key, []).append(lesson)
             moves.append(_move(past, key, setting, settings, space))
             before = settings.get(past.parent or 0, setting)
             if past.status in _MEASURED:
@@ -100,7 +132,20 @@ def read(history: History, space: Space) -> Record:
     return Record(
         tried=frozenset(tried), told=tuple(told), moves=tuple(moves),
         failed_alone=frozenset(failed), worse_alone=frozenset(worse), credit=credit,
+        path=_path(history, settings),
+        lessons={key: tuple(found) for key, found in lessons.items()}, misses=tuple(misses),
     )  # fmt: skip
+
+
+def _difference(loss: float | None, parent: float | None) -> float | None:
+    if loss is None or parent is None or not math.isfinite(loss - parent):
+        return None
+    return loss - parent
+
+
+def parent_of(history: History) -> int:
+    """The experiment whose tree is edited."""
+    return history.incumbent if history.parent is None else history.parent
 
 
 def _settings(history: History, space: Space) -> dict[int, Setting]:
@@ -109,7 +154,7 @@ def _settings(history: History, space: Space) -> dict[int, Setting]:
     first = anchors(history)
     for past in history.experiments:
         own = _values(past.details.get("knobs"))
-        if past.id == history.incumbent:
+        if past.id == parent_of(history):
             own = space.setting
         elif not own and past.id == history.experiments[0].id and first:
             own = first
@@ -121,6 +166,16 @@ def _settings(history: History, space: Space) -> dict[int, Setting]:
                 for knob in space.knobs
             }
     return found
+
+
+def _path(history: History, settings: Mapping[int, Setting]) -> tuple[Setting, ...]:
+    parents = {past.id: past.parent for past in history.experiments}
+    path: list[Setting] = []
+    at: int | None = parent_of(history)
+    while at is not None and at in settings and len(path) < _MAX_PATH:
+        path.append(settings[at])
+        at = parents.get(at)
+    return tuple(reversed(path))
 
 
 def _loss(past: Past, history: History) -> float | None:

@@ -1,28 +1,31 @@
-"""The proposer `search`: tunes module-level constants, one knob early, few at a time later.
+"""The proposer `search`: tunes constants, one knob early, few at a time later.
 
 It needs no model and no network. It changes literals only; ideas that need new code are others'.
 """
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import random
 from collections.abc import Iterator
 
 from overnight.contracts.experiment import Proposal
 from overnight.contracts.proposing import History
-from overnight.proposers import past, steps, telling, tpe
-from overnight.proposers.past import Record, Setting, fingerprint
+from overnight.contracts.status import Strategy
+from overnight.proposers import advice, draws, past, steps, telling, tpe
+from overnight.proposers.advice import Advice
+from overnight.proposers.past import Record, Setting
 from overnight.proposers.space import Space
 
 _DRAWS = 24  #: may turn out to be repeats before what is left is gone through
 _SUGGESTIONS = 2  #: of TPE, the slow part, for one proposal
-_ENUMERABLE = 20_000
+_ASKED_FOR = 2  #: steps that a preferred knob gets before the others
+
+Idea = tuple[Setting, str | None]  #: and why, None: what the knobs themselves suggest
 
 
 class SearchProposer:
-    """One knob by itself for the first ideas, then two or three, by TPE or a step away.
+    """One knob by itself for the first ideas; then in turn one knob, TPE, two or three knobs.
 
     Options: `max_knobs` (3) changed at once, `early` (6) ideas of one knob each, `seed` (the
     session's). The same history and seed give the same proposal.
@@ -39,29 +42,87 @@ class SearchProposer:
 
     def propose(self, history: History) -> Proposal:
         """Raises ProposerError: no constants to tune, or every setting was tried."""
-        space = self._reader.space(history)
+        whole = self._reader.space(history)
+        steered = advice.steering(history.steering, whole)
+        space = steered.restrict(whole)
         record = past.read(history, space)
-        own = sum(one.proposer == self.name for one in history.experiments)
-        if own < self._early:
-            setting = steps.single(space, record)
-            if setting is not None:
-                return telling.proposal(history, space, setting, self.name)
-        seed = history.seed if self._seed is None else self._seed
-        rng = rng_for(seed, history.next_id)
-        ideas = self._nearby(space, record, rng)
-        why = None
-        if (own - self._early) % 2 == 1:
-            ideas = self._suggested(space, record, rng)
-            why = "closer to the settings that did well so far"
-        setting = first_new(space, record, ideas, rng)
-        return telling.proposal(history, space, setting, self.name, why)
+        first, note = self._starting(history, whole)
+        rng = draws.rng_for(history.seed if self._seed is None else self._seed, history.next_id)
+        ideas = itertools.chain(first, self._ideas(history, space, record, steered, rng))
+        setting, why = draws.first_new(space, record, ideas, rng)
+        notes = " ".join(text for text in (note, steered.note) if text)
+        return telling.proposal(history, space, record, setting, self.name, why=why, notes=notes)
 
-    def _nearby(self, space: Space, record: Record, rng: random.Random) -> Iterator[Setting]:
+    def _starting(self, history: History, space: Space) -> tuple[list[Idea], str]:
+        """Experiment 2 tries what a person has asked for, where the words name it."""
+        if history.next_id != 2 or not history.starting_hypothesis:
+            return [], ""
+        setting = advice.starting(history.starting_hypothesis, space)
+        if setting is None:
+            return [], (
+                "Search can't act on the starting hypothesis, which names no constant and value "
+                "that it tunes, and goes on by itself."
+            )
+        return [(setting, "the starting hypothesis of this session")], ""
+
+    def _ideas(
+        self, history: History, space: Space, record: Record, steered: Advice, rng: random.Random
+    ) -> Iterator[Idea]:
+        yield from self._preferred(space, record, steered)
+        yield from self._strategic(history, space, record, rng)
+        for lag in (1, 2):
+            setting = steps.onward(space, record, lag)
+            if setting is not None:
+                gains = "gain" if lag == 1 else "two gains"
+                yield setting, f"on in the direction of the last {gains}"
+        turn = sum(one.proposer == self.name for one in history.experiments) - self._early
+        if turn < 0 or turn % 3 == 0:
+            yield from ((setting, None) for setting in steps.singles(space, record))
+        if turn % 3 == 1:
+            why = "closer to the settings that did well so far"
+            yield from ((setting, why) for setting in self._suggested(space, record, rng))
         for _ in range(_DRAWS):
-            yield steps.nearby(space, record, rng, rng.randint(1, self._max_knobs))
+            yield steps.nearby(space, record, rng, rng.randint(1, self._max_knobs)), None
+
+    def _preferred(self, space: Space, record: Record, steered: Advice) -> Iterator[Idea]:
+        for knob in space.knobs:
+            direction = steered.preferred.get(knob.key)
+            if direction is None or len(knob.values) < 2:
+                continue
+            made = [
+                move
+                for move in steps.moves_of(knob, record)
+                if not direction or move.direction == direction
+            ]
+            if len(made) < _ASKED_FOR:
+                for setting in steps.of_knob(space, record, knob, direction):
+                    yield setting, "as was asked for"
+
+    def _strategic(
+        self, history: History, space: Space, record: Record, rng: random.Random
+    ) -> Iterator[Idea]:
+        """What the policy asks for when nothing gets better."""
+        match history.strategy:
+            case Strategy.SMALLER_STEP:
+                for setting in steps.halved(space, record):
+                    yield setting, "half of the step that was no gain"
+                yield from ((setting, None) for setting in steps.singles(space, record))
+            case Strategy.COMBINE:
+                for setting, ids in steps.near_misses(space, record, self._max_knobs + 1):
+                    yield setting, f"near misses {ids[0]} and {ids[1]} together"
+            case Strategy.REREAD:
+                yield from ((setting, None) for setting in steps.singles(space, record))
+            case Strategy.BOLDER:
+                for _ in range(_DRAWS):
+                    count = rng.randint(2, self._max_knobs + 1)
+                    yield steps.anywhere(space, rng, count, record), "a bolder change on a plateau"
+            case Strategy.REWIND:
+                parent = past.parent_of(history)
+                for setting in steps.singles(space, record):
+                    yield setting, f"another way on from experiment {parent}"
 
     def _suggested(self, space: Space, record: Record, rng: random.Random) -> Iterator[Setting]:
-        """TPE's suggestions, brought down to few knobs on top of the incumbent."""
+        """TPE's suggestions, brought down to few knobs on top of the parent."""
         weight = steps.weights(space, record)
         for _ in range(_SUGGESTIONS):
             suggested = tpe.suggest(space, record.told, rng.getrandbits(32))
@@ -69,59 +130,3 @@ class SearchProposer:
             for _ in range(_DRAWS // _SUGGESTIONS):
                 kept = steps.draw(rng, moved, weight, self._max_knobs)
                 yield steps.towards(space, record, suggested, kept)
-
-
-def rng_for(seed: int, next_id: int) -> random.Random:
-    """The one source of chance for a proposal."""
-    digest = hashlib.sha256(f"{seed}:{next_id}".encode()).digest()
-    return random.Random(int.from_bytes(digest[:8], "big"))  # noqa: S311 - not for secrets
-
-
-def first_new(
-    space: Space, record: Record, ideas: Iterator[Setting], rng: random.Random
-) -> Setting:
-    """The first of *ideas* that was not tried; when they only repeat, what is left, near first.
-
-    Raises:
-        ProposerError: all settings were tried.
-    """
-    for setting in ideas:
-        if _is_new(setting, record) and not _fails(setting, space, record):
-            return setting
-    for settings in (_differing(space, 1), _differing(space, 2), _anywhere(space, rng)):
-        left = [setting for setting in settings if _is_new(setting, record)]
-        sound = [setting for setting in left if not _fails(setting, space, record)]
-        if sound:
-            return rng.choice(sound)
-    if not left:
-        raise telling.exhausted(space)
-    return rng.choice(left)
-
-
-def uniform(space: Space, rng: random.Random) -> Setting:
-    """Every knob anywhere on its ladder."""
-    return {knob.key: rng.choice(knob.values) for knob in space.knobs}
-
-
-def _differing(space: Space, count: int) -> Iterator[Setting]:
-    """Every setting that differs from the incumbent's in up to *count* knobs."""
-    for knobs in itertools.combinations(space.knobs, min(count, len(space.knobs))):
-        for values in itertools.product(*(knob.values for knob in knobs)):
-            keys = (knob.key for knob in knobs)
-            yield {**space.setting, **dict(zip(keys, values, strict=True))}
-
-
-def _anywhere(space: Space, rng: random.Random) -> Iterator[Setting]:
-    """All settings where they can be counted, else some that nobody will have tried."""
-    if space.size <= _ENUMERABLE:
-        yield from _differing(space, len(space.knobs))
-    else:
-        yield from (uniform(space, rng) for _ in range(1000))
-
-
-def _is_new(setting: Setting, record: Record) -> bool:
-    return fingerprint(setting) not in record.tried
-
-
-def _fails(setting: Setting, space: Space, record: Record) -> bool:
-    return any((knob.key, setting[knob.key]) in record.failed_alone for knob in space.knobs)

@@ -9,9 +9,9 @@ from overnight.contracts.experiment import Proposal
 from overnight.contracts.proposing import History, Past
 from overnight.contracts.status import Role, Status
 from overnight.proposers import constants, past
-from overnight.proposers.constants import Source
+from overnight.proposers.constants import Source, Value
 from overnight.proposers.names import LORE
-from overnight.proposers.past import Setting
+from overnight.proposers.past import Record, Setting
 from overnight.proposers.space import MAX_FILE_CHARACTERS, Knob, Space, build_space
 
 
@@ -54,32 +54,41 @@ def whole_options(
 
 
 def proposal(
-    history: History, space: Space, setting: Setting, proposer: str, why: str | None = None
-) -> Proposal:
-    """*setting* on top of the incumbent. *why* replaces the words that the knobs suggest."""
+    history: History, space: Space, record: Record, setting: Setting, proposer: str,
+    *, why: str | None = None, notes: str = "",
+) -> Proposal:  # fmt: skip
+    """*setting* on top of the parent. *why* replaces the words that the knobs suggest."""
     changed = changes(space, setting)
     steps = ", ".join(
         f"{knob.name} {knob.write(knob.value)} -> {knob.write(setting[knob.key])}"
         for knob in changed
     )
+    because = evidence(changed, record)
+    told = f"{why or reason(changed, setting)}{because}"
     return Proposal(
-        hypothesis=f"{steps}: {why or reason(changed, setting)}"[:4000],
-        analysis=analysis(history),
+        hypothesis=f"{steps}: {told}"[:4000],
+        analysis=" ".join(text for text in (analysis(history), notes) if text),
         changes=space.texts(setting),
-        parent=history.incumbent,
+        parent=past.parent_of(history),
         proposer=proposer,
         details={
             "knobs": dict(setting),
             "changed": [knob.key for knob in changed],
             "anchors": {**space.setting, **past.anchors(history)},
         },
-    )
+    )  # fmt: skip
 
 
 def exhausted(space: Space) -> ProposerError:
     """Nothing is left that was not tried."""
-    names = ", ".join(knob.name for knob in space.knobs)
-    return ProposerError(f"nothing left to try: all {space.size} settings of {names} were tried")
+    free = [knob.name for knob in space.knobs if len(knob.values) > 1]
+    if not free:
+        return ProposerError("nothing left to try: steering leaves every constant alone")
+    fixed = len(space.knobs) - len(free)
+    steered = f" (steering leaves {fixed} alone)" if fixed else ""
+    return ProposerError(
+        f"nothing left to try: all {space.size} settings of {', '.join(free)} were tried{steered}"
+    )
 
 
 def changes(space: Space, setting: Setting) -> list[Knob]:
@@ -92,9 +101,36 @@ def reason(changed: Sequence[Knob], setting: Setting) -> str:
     reasons: list[str] = []
     for knob in changed:
         lore = LORE[knob.kind]
-        up = knob.values.index(setting[knob.key]) > knob.values.index(knob.value)
+        up = is_more(knob, setting[knob.key])
         reasons.append(lore.up if up else lore.down)
     return "; ".join(dict.fromkeys(reasons))
+
+
+def is_more(knob: Knob, value: Value) -> bool:
+    """Is *value* further up the ladder? It need not stand on it: a person may have named it."""
+    if isinstance(value, str) or isinstance(knob.value, str):
+        return value in knob.values and knob.values.index(value) > knob.values.index(knob.value)
+    return value > knob.value
+
+
+def evidence(changed: Sequence[Knob], record: Record) -> str:
+    """What these knobs brought alone so far, the newest of each: ", since LR 0.002 gained 0.01"."""
+    found: list[str] = []
+    for knob in changed[:3]:
+        lessons = record.lessons.get(knob.key)
+        if not lessons:
+            continue
+        last = lessons[-1]
+        name = "" if len(changed) == 1 else f"{knob.name} "
+        told = "failed" if last.change is None else _size(last.change)
+        found.append(f"{name}{knob.write(last.value)} {told} (experiment {last.id})")
+    return f", since {' and '.join(found)}" if found else ""
+
+
+def _size(change: float) -> str:
+    return (
+        f"{'gained' if change < 0 else 'lost'} {abs(change):.2g}" if change else "changed nothing"
+    )
 
 
 def analysis(history: History) -> str:

@@ -14,6 +14,7 @@ from overnight.proposers.past import Setting, Told
 from overnight.proposers.space import Knob, Space
 
 MAX_TOLD = 400  #: more makes a suggestion slow and not better
+NEI = 24
 _BEST_TOLD = 100  #: of these, kept whatever their age
 
 
@@ -25,7 +26,11 @@ def suggest(space: Space, told: Sequence[Told], seed: int) -> Setting:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         sampler = optuna.samplers.TPESampler(
-            seed=seed, multivariate=True, n_startup_trials=1, constant_liar=False
+            seed=seed,
+            multivariate=True,
+            n_startup_trials=1,
+            constant_liar=False,
+            n_ei_candidates=NEI,
         )
         study = optuna.create_study(direction="minimize", sampler=sampler)
         ladders = {knob.key: _ladder(knob, optuna.distributions) for knob in space.knobs}

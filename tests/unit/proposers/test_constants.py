@@ -241,10 +241,10 @@ def test_ten_thousand_lines_are_read_in_seconds() -> None:
         for i in range(2000)
     )
     text = "".join(blocks)
-    begin = time.monotonic()
+    begin = time.process_time()  # of CPU: others may share the core
     found = parse("big.py", text)
     new = found.rewrite({"LR_1999": 0.5})
-    seconds = time.monotonic() - begin
+    seconds = time.process_time() - begin
 
     assert len(text.splitlines()) == 10_000
     assert new == text.replace("LR_1999 = 0.2000", "LR_1999 = 0.5")
