@@ -22,6 +22,7 @@ from tests.e2e.cli_driver import Cli, Done, fingerprint, finish, wait_for_none
 ROOT = Path(__file__).resolve().parents[2]
 SKILL = ROOT / "skills" / "overnight"
 PAGES = [SKILL / "SKILL.md", *sorted((SKILL / "references").glob("*.md"))]
+TRACKS = ROOT / "harness" / "tracks"
 SCRIPTS = sorted((SKILL / "scripts").glob("*.sh"))
 PROMPTS = ("setup", "iteration", "summary", "contract")
 
@@ -268,6 +269,13 @@ def test_the_guides_example_is_a_complete_program(bench: Bench, tmp_path: Path) 
 
     assert done.code == 0, done.out
     assert "still open" not in done.out
+
+
+@pytest.mark.parametrize("track", sorted(p.parent.name for p in TRACKS.glob("*/track.yaml")))
+def test_every_bundled_track_has_a_complete_program(track: str, bench: Bench) -> None:
+    done = bench.cli.inside("program", "check", TRACKS / track)
+
+    assert done.code == 0, done.out
 
 
 def test_the_front_matter_is_what_agents_read() -> None:
