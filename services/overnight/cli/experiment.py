@@ -103,6 +103,9 @@ def _facts(facts: dict[str, Any], metric: str, undecided: str) -> None:
     if facts["reason"] == "no_metric":
         printed = words.saw(metric, ((c["name"], c["value"]) for c in facts["claims"]))
         lines[4:4] = [f"  instead   {printed}"] if printed else []
+    measured = ", ".join(f"{name} {value:g}" for name, value in facts["measures"].items())
+    lines += [f"  measured  {measured}"] if measured else []
+    lines += [f"  guard     {facts['guard']}"] if facts["guard"] else []
     lines[2:2] = _said(facts)
     lines += _change(facts)
     steps = ", ".join(f"{k} {v:.2f} s" for k, v in facts["timings"].items())

@@ -149,6 +149,8 @@ def result_row(experiment: ExperimentState) -> dict[str, Any]:
         "runtime_s": last.runtime_s if last else None,
         "cpu_s": last.cpu_s if last else None,
         "peak_vram_mb": last.peak_vram_mb if last else None,
+        "measures": dict(last.measures) if last else {},
+        "guard": last.guard if last else None,
         "isolation": last.isolation if last else None,
         "survivors": last.survivors if last else None,
         "hardware": last.hardware if last else None,
