@@ -278,6 +278,21 @@ def test_every_bundled_track_has_a_complete_program(track: str, bench: Bench) ->
     assert done.code == 0, done.out
 
 
+def test_the_skill_is_installed_by_its_verb_and_its_copies_scripts_run(bench: Bench) -> None:
+    place = bench.repo.parent / "agent"
+    done = bench.cli.inside("skills", "install", "--to", place, "--json")
+    again = bench.cli.inside("skills", "install", "--to", place)
+    ran = bench.run(f"bash {place}/overnight/scripts/check-hardware.sh autoresearch")
+
+    assert done.code == 0, done
+    assert set(done.json["written"]) == {
+        str(path.relative_to(SKILL)) for path in (*PAGES, *SCRIPTS)
+    }
+    assert "up to date" in again.out
+    assert {"gpus", "cuda", "driver", "mlx", "platform", "uv"} <= ran.json["hardware"].keys()
+    assert {"ok", "checks", "hardware"} <= ran.json.keys()
+
+
 def test_the_front_matter_is_what_agents_read() -> None:
     _, matter, body = (SKILL / "SKILL.md").read_text("utf-8").split("---\n", 2)
     told = yaml.safe_load(matter)
