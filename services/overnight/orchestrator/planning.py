@@ -43,7 +43,7 @@ class QueueView:
     queued: frozenset[Fence] = frozenset()  #: in the list, nobody took it yet
     leased: frozenset[Fence] = frozenset()  #: a runner holds it
     missing_seconds: Mapping[Fence, float] = field(default_factory=dict)  #: neither, for how long
-    exhausted: bool = False  #: the proposer has nothing left
+    exhausted: str | None = None  #: why the proposer has nothing left
     out_of_time: bool = False  #: policy.limits.hours is over
     unanswered_seconds: Mapping[int, float] = field(default_factory=dict)  #: since it waits for
     #: approval, experiment by experiment
@@ -330,8 +330,8 @@ def _enough(state: SessionState, queue: QueueView) -> Close | None:
     if limit is not None and state.candidates >= limit:
         ideas = "1 idea" if state.candidates == 1 else f"{state.candidates} ideas"
         return Close("done", ideas)
-    if queue.exhausted:
-        return Close("exhausted", "the proposer has nothing left to try")
+    if queue.exhausted is not None:
+        return Close("exhausted", queue.exhausted)
     return None
 
 

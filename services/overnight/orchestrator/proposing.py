@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -68,11 +68,14 @@ class Proposing:
             details={CHECKS: list(suspicion.ids), SIGNATURE: suspicion.signature},
         )
 
-    def idea(self, state: SessionState, experiment_id: int) -> rows.Proposed | None:
-        """The proposer's next idea; None when it has nothing left.
+    def idea(self, state: SessionState, experiment_id: int) -> rows.Proposed:
+        """The proposer's next idea.
 
         A proposer with `repairs = True` is shown a crashed idea: it mends it, or goes on to
         another idea, and then the crash stands.
+
+        Raises:
+            ProposerError: it has nothing left; says why.
         """
         mends = getattr(self.proposer, "repairs", False) is True
         found = strategy.mendable(state) if mends else None
@@ -81,21 +84,24 @@ class Proposing:
         ways = [(strategy.plan(state), found)]
         if found is not None or ways[0][0].strategy is Strategy.REWIND:
             ways.append((usual, None))  # nothing left back there, but perhaps here
+        nothing = ProposerError("the proposer has nothing left to try")
         for asked, crash in ways:
             try:
                 proposal = self._asked(state, asked, crash)
             except ProposerError as error:
                 log.info("proposer_exhausted", reason=str(error))
+                nothing = error
                 continue
             if crash is not None and proposal.repairs == crash.crash.id:
                 proposal = self._on_the_crashed(crash.crash, proposal)
                 fields["repairs"] = crash.crash.id
             else:
                 fields["strategy"] = asked.strategy
-                if asked.parent != state.incumbent:
+                # One that knows of no rewind names the incumbent; a control edits the baseline.
+                if asked.parent != state.incumbent == proposal.parent:
                     proposal = proposal.model_copy(update={"parent": asked.parent})
             return self.candidate(state, experiment_id, proposal, fields)
-        return None
+        raise nothing
 
     def _asked(self, state: SessionState, asked: Plan, found: Mendable | None) -> Proposal:
         files = self.trees.files_of(_commit(state.experiments[asked.parent]))
@@ -108,7 +114,8 @@ class Proposing:
                 tries_left=found.tries_left,
             )
         told = history(state, files, self.program, asked=asked, repair=repair)
-        return self.proposer.propose(told)
+        begun = files if asked.parent == 1 else self.trees.files_of(_commit(state.experiments[1]))
+        return self.proposer.propose(replace(told, baseline_files=begun))
 
     def _on_the_crashed(self, crash: ExperimentState, proposal: Proposal) -> Proposal:
         """The whole idea again, mended: on the same parent, so that its diff shows all of it."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import structlog
 
 from overnight.contracts import rows
-from overnight.contracts.errors import InfrastructureError, SessionHeldError
+from overnight.contracts.errors import InfrastructureError, ProposerError, SessionHeldError
 from overnight.contracts.experiment import Decision
 from overnight.contracts.rows import LedgerMessage
 from overnight.contracts.status import GAVE_UP, RowKind, Status
@@ -88,7 +88,7 @@ class Orchestrator:
         self._looked_at: float | None = None
         self._missing_since: dict[Fence, float] = {}
         self._requeue_at: float | None = None
-        self._exhausted = False
+        self._exhausted: str | None = None
         self._started_at: float | None = None
         self._refs_seq = -1
         self._answers = AnswerClock(UNSEEN_SECONDS)
@@ -303,8 +303,9 @@ class Orchestrator:
             baseline = self._proposing.baseline(self.state, self._opening)
             self._send(jobs.proposed_message(baseline, self.epoch))
             return
-        idea = self._proposing.idea(self.state, experiment_id)
-        if idea is None:
-            self._exhausted = True
+        try:
+            idea = self._proposing.idea(self.state, experiment_id)
+        except ProposerError as error:
+            self._exhausted = str(error)
             return
         self._send(jobs.proposed_message(idea, self.epoch))

@@ -199,7 +199,7 @@ def test_exhaustion_and_time_end_the_run_only_when_nothing_runs() -> None:
     story = Story()
     story.experiment(metric=1.0)
 
-    assert isinstance(_next(story, exhausted=True), planning.Close)
+    assert _next(story, exhausted="nothing left") == planning.Close("exhausted", "nothing left")
     assert isinstance(_next(story, out_of_time=True), planning.Close)
 
 
