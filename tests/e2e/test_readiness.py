@@ -92,6 +92,18 @@ def test_doctor_has_its_shape_and_fails_only_for_what_stops_a_run(repo: Path, cl
     assert f"ready   next: overnight run {repo}" in done.out
 
 
+def test_a_cache_that_the_code_names_and_no_candidate_sees_is_told(repo: Path, cli: Cli) -> None:
+    assert cli("prepare", repo, "--json").code == 0
+    (repo / "loop.run.yaml").write_text(
+        "metric: val_loss\nrun_cmd: python train.py\neditable_files: train.py\n"
+    )
+    (row,) = [r for r in cli.inside("doctor", repo, "--json").json["checks"] if r["name"] == "data"]
+
+    assert row["status"] == "warn"
+    assert row["detail"] == "prepare.py:5 names ~/.cache/mine, which no candidate sees"
+    assert row["fix"] == "add ~/.cache/mine under `reads:` in loop.run.yaml"
+
+
 def test_a_module_that_is_not_installed_is_named_before_the_night(repo: Path, cli: Cli) -> None:
     (repo / "train.py").write_text("import nosuchmodule\n" + TRAIN)
     (row,) = [r for r in cli.inside("doctor", repo, "--json").json["checks"]

@@ -367,7 +367,6 @@ def test_data_outside_is_found_by_whatever_names_it(tmp_path: Path) -> None:
     repo, outside = tmp_path / "repo", tmp_path / "data-of-all"
     for folder in (repo, outside / "images", tmp_path / "home/datasets/text", tmp_path / "hub"):
         folder.mkdir(parents=True)
-    # pytest's folders lie in /tmp, which init takes for no place of data.
     code = (
         "import os, torch, transformers\nfrom pathlib import Path\n"
         "text = Path.home() / 'datasets/text'\nroot = os.environ['IMAGES']\nother = '/nowhere/x'\n"
@@ -382,9 +381,25 @@ def test_data_outside_is_found_by_whatever_names_it(tmp_path: Path) -> None:
         },
     )
 
-    assert set(found.reads.value) >= {"~/datasets/text", str(tmp_path / "hub")}
-    assert "/nowhere/x" not in found.reads.value
-    assert "HF_HOME, train.py:1" in found.reads.evidence
+    assert found.reads.value == [
+        "~/datasets/text", str(outside / "images"), str(tmp_path / "hub"),
+    ]  # fmt: skip
+    assert found.bindings["pass_env"].value == ["IMAGES", "HF_HOME"]
+    assert found.bindings["pass_env"].evidence == "train.py:4 IMAGES, train.py:1 HF_HOME"
+
+
+def test_no_login_is_shown_whatever_names_it(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for name in (".ssh/id_rsa", ".cache/huggingface/token", ".cache/huggingface/hub/x",
+                 ".kaggle/kaggle.json"):  # fmt: skip
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).touch()
+    (tmp_path / "repo").mkdir()
+    code = "import transformers\nfrom pathlib import Path\nk = open('~/.ssh/id_rsa')\n"
+    code += "j = Path.home() / '.kaggle/kaggle.json'\n"
+    found = look(tmp_path / "repo", {"train.py": code + LOSS}, environ={"HOME": str(home)})
+
+    assert found.reads.value == ["~/.cache/huggingface/hub"]
 
 
 def test_what_git_ignores_is_data_only_where_code_names_it(tmp_path: Path) -> None:

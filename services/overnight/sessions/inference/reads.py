@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from overnight.sessions.inference.finding import Finding
-from overnight.sessions.sources import Repository, Script
+from overnight.sessions.sources import Repository, Script, read_repository
 from overnight.snapshots import userrepo
 
 _JOIN = r"""["']\s*(?:,|\)?\s*/)\s*["']"""
@@ -26,6 +26,7 @@ _HUB = re.compile(
     re.M,
 )
 _LIBRARY_CACHES = (
+    (_HUB, "~/.cache/huggingface", "HF_HOME"),
     (re.compile(r"^\s*(?:from|import)\s+tiktoken\b", re.M), "~/.cache/tiktoken",
      "TIKTOKEN_CACHE_DIR"),
     (re.compile(r"\btorch\.hub\b|torchvision\.models", re.M), "~/.cache/torch", "TORCH_HOME"),
@@ -40,7 +41,14 @@ _NO_DATA = frozenset(
     | {"lightning_logs", "runs", "logs", "log", "outputs", "multirun", "build", "dist", ".git"}
     | {".idea", ".vscode", "checkpoints", "ckpt", "out", "results.tsv", "run.log"}
 )
-_SYSTEM = ("/tmp", "/var/tmp", "/dev", "/proc", "/sys", "/usr", "/bin", "/lib", "/etc")  # noqa: S108
+_SYSTEM = ("/dev", "/proc", "/sys", "/usr", "/bin", "/lib", "/etc", "/run")
+_SHORT_LIVED = ("/tmp", "/var/tmp")  # noqa: S108 - what code writes there is no data
+_NO_VARIABLE = frozenset({"HOME", "TMPDIR", "PWD", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH"})
+#: Never shown, whatever names them.
+_SECRET = frozenset(
+    {".ssh", ".aws", ".gnupg", ".netrc", ".kaggle", ".config", ".docker", ".azure", ".kube"}
+    | {".git-credentials", ".pypirc", ".npmrc", ".huggingface", ".wandb"}
+)
 MAX_IGNORED = 2000
 _DATA_FILE = re.compile(r"[\w-][\w./-]*\.(?!pyc?\b)[A-Za-z]\w{0,7}")
 
@@ -58,29 +66,45 @@ def find_reads(
 ) -> Reads:
     """Whatever is named by the code and is there; or will be, once *prepare* has run."""
     variables = _variables(repo, environ)
-    passed = Finding(
-        value=[name for name, _ in variables], evidence=", ".join(place for _, place in variables)
-    )
+    passed = Finding(value=list(variables), evidence=", ".join(variables.values()))
     pass_env = passed if variables else None
     if given.get("reads"):
         return Reads(places=Finding.given(list(given["reads"])), pass_env=pass_env)
-    found: dict[str, str] = {}
-    home = Path(environ["HOME"]) if environ.get("HOME") else None
-    for script in repo.scripts:
-        for path, place in _of_script(script, home, environ, may_come=prepare is not None):
-            found.setdefault(path, place)
-    for name, place in variables:
-        found.setdefault(environ[name], place)
-    for path, place in (*_ignored(repo), *(_awaited(repo, prepare) if prepare else ())):
-        found.setdefault(path, place)
-    kept = _outermost(repo.root, found, environ)
+    kept = _places(repo, environ, prepare)
     evidence = ", ".join(kept.values()) if kept else "nothing outside the repository is named"
     return Reads(places=Finding(value=list(kept), evidence=evidence), pass_env=pass_env)
 
 
-def _of_script(
-    script: Script, home: Path | None, environ: Mapping[str, str], *, may_come: bool
-) -> Iterator[tuple[str, str]]:
+def unseen(root: Path, reads: tuple[str, ...], environ: Mapping[str, str]) -> dict[str, str]:
+    """Places that the code of *root* names and that are there, but that no candidate would see
+    with *reads* (absolute) alone: place -> what names it."""
+    found = _places(read_repository(root), environ, None)
+    real = _real_places(Path(os.path.realpath(root)), found, environ)
+    return {
+        place: named
+        for place, named in found.items()
+        if not any(real[place].is_relative_to(read) for read in reads)
+    }
+
+
+def _places(
+    repo: Repository, environ: Mapping[str, str], prepare: Finding | None
+) -> dict[str, str]:
+    """Place -> what names it."""
+    found: dict[str, str] = {}
+    home = Path(environ["HOME"]) if environ.get("HOME") else None
+    for script in repo.scripts:
+        for path, place in _of_script(script, home, may_come=prepare is not None):
+            found.setdefault(path, place)
+    for name, place in _variables(repo, environ).items():
+        for path in _without_token(environ[name]):
+            found.setdefault(path, place)
+    for path, place in (*_ignored(repo), *(_awaited(repo, prepare) if prepare else ())):
+        found.setdefault(path, place)
+    return _outermost(repo.root, found, environ)
+
+
+def _of_script(script: Script, home: Path | None, *, may_come: bool) -> Iterator[tuple[str, str]]:
     def line(match: re.Match[str]) -> str:
         return f"{script.file}:{script.text.count(chr(10), 0, match.end()) + 1}"
 
@@ -93,50 +117,54 @@ def _of_script(
             path = (match[1] or match[2]).strip("/")
             if path and (home / path).exists():
                 yield f"~/{path}", line(match)
-    hub = _HUB.search(script.text)
-    if hub:
-        yield from _cache(home, environ, "~/.cache/huggingface", "HF_HOME", line(hub))
-    for pattern, place, variable in _LIBRARY_CACHES:
-        used = pattern.search(script.text)
-        if used:
-            yield from _cache(home, environ, place, variable, line(used))
+        for pattern, place, _ in _LIBRARY_CACHES:
+            used = pattern.search(script.text)
+            if used and (home / place.removeprefix("~/")).is_dir():
+                for path in _without_token(place, home):
+                    yield path, line(used)
     for text in script.texts:
-        if text.value.startswith("/") and _is_data(text.value):
+        if _is_data(text.value) and not _is_in(text.value, _SHORT_LIVED):
             yield text.value.rstrip("/"), str(text.place)
 
 
-def _cache(
-    home: Path | None, environ: Mapping[str, str], place: str, variable: str, line: str
-) -> Iterator[tuple[str, str]]:
-    if environ.get(variable) and Path(environ[variable]).is_dir():
-        yield environ[variable], f"{variable}, {line}"
-    elif home is not None and (home / place.removeprefix("~/")).is_dir():
-        yield place, line
+def _without_token(place: str, home: Path | None = None) -> list[str]:
+    """A hub's cache without the login that lies in it."""
+    real = (
+        Path(str(home) + place[1:]) if home is not None and place.startswith("~") else Path(place)
+    )
+    if not (real / "token").is_file():
+        return [place]
+    return [f"{place}/{name}" for name in ("hub", "datasets") if (real / name).is_dir()]
 
 
 def _is_data(path: str) -> bool:
-    """An absolute path in the code that is there, and no part of the system."""
-    clean = os.path.normpath(path)
-    below = any(clean == top or clean.startswith(f"{top}/") for top in _SYSTEM)
-    try:
-        return not below and clean.count("/") >= 2 and os.path.exists(clean)
-    except ValueError:
+    """Is *path* absolute, there, and no part of the system?"""
+    if not os.path.isabs(path) or "\0" in path or os.path.normpath(path).count("/") < 2:
         return False
+    return not _is_in(path, _SYSTEM) and os.path.exists(path)
 
 
-def _variables(repo: Repository, environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Variables that the code asks for, set here to a place that is there."""
+def _is_in(path: str, tops: tuple[str, ...]) -> bool:
+    clean = os.path.normpath(path)
+    return any(clean == top or clean.startswith(f"{top}/") for top in tops)
+
+
+def _variables(repo: Repository, environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables that the code, or a library of it, asks for and that lead to a place here; with
+    what asks."""
     found: dict[str, str] = {}
     for script in repo.scripts:
-        for match in _VARIABLE.finditer(script.text):
-            name = match[1] or match[2]
+        asked = [(match[1] or match[2], match) for match in _VARIABLE.finditer(script.text)]
+        for pattern, _, variable in _LIBRARY_CACHES:
+            asked += [(variable, match) for match in pattern.finditer(script.text)]
+        for name, match in asked:
             value = environ.get(name, "")
-            if name in ("HOME", "TMPDIR", "PWD") or name.startswith("OVERNIGHT_"):
+            if name in _NO_VARIABLE or name.startswith(("OVERNIGHT_", "XDG_")):
                 continue
-            if os.path.isabs(value) and _is_data(value):
+            if _is_data(value):
                 line = script.text.count("\n", 0, match.end()) + 1
                 found.setdefault(name, f"{script.file}:{line} {name}")
-    return list(found.items())
+    return found
 
 
 def _ignored(repo: Repository) -> Iterator[tuple[str, str]]:
@@ -200,14 +228,8 @@ def _who_names(repo: Repository, parts: list[str]) -> str | None:
 
 
 def _outermost(root: Path, found: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Without those that lie below another one."""
-    home = environ.get("HOME", "")
-
-    def real(path: str) -> Path:
-        text = home + path[1:] if path.startswith("~") else path
-        return Path(os.path.normpath(root / text))
-
-    places = {path: real(path) for path in found}
+    """Without those that lie below another one, hold the repository, or are nobody's to read."""
+    places = _real_places(root, found, environ)
     return {
         path: evidence
         for path, evidence in found.items()
@@ -215,6 +237,14 @@ def _outermost(root: Path, found: Mapping[str, str], environ: Mapping[str, str])
             places[path] != other and places[path].is_relative_to(other)
             for other in places.values()
         )
-        and places[path] != root
         and not root.is_relative_to(places[path])
+        and not set(places[path].parts) & _SECRET
     }
+
+
+def _real_places(
+    root: Path, found: Mapping[str, str], environ: Mapping[str, str]
+) -> dict[str, Path]:
+    home = environ.get("HOME", "")
+    texts = {path: home + path[1:] if path.startswith("~") else path for path in found}
+    return {path: Path(os.path.normpath(root / text)) for path, text in texts.items()}

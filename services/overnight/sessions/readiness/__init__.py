@@ -13,6 +13,7 @@ from overnight.configuration.interpreter import OWN, ResolvedCommand, shown_pyth
 from overnight.contracts.errors import ConfigError, OvernightError, UsageError
 from overnight.sessions.bindings import existing_folder, render
 from overnight.sessions.inference import UnknownBindingError, infer
+from overnight.sessions.inference.reads import unseen
 from overnight.sessions.preflight import check_plugins, check_sources
 from overnight.sessions.readiness.agents import check_agents
 from overnight.sessions.readiness.check import Check, fail, ok, warn
@@ -72,7 +73,7 @@ def examine(
     if loop is not None:
         rows += [_tree(loop), interpreter]
         if command is not None:
-            rows += _inside(loop, command)
+            rows += _inside(loop, command, environ)
     else:
         ours = ResolvedCommand(python=Path(sys.executable), argv=("true",), origin=OWN)
         rows.append(_sandbox(look_inside(ours, (), ())))
@@ -155,7 +156,9 @@ def _tree(loop: ResolvedLoop) -> Check:
     return ok("tree", detail)
 
 
-def _inside(loop: ResolvedLoop, command: ResolvedCommand) -> list[Check]:
+def _inside(
+    loop: ResolvedLoop, command: ResolvedCommand, environ: Mapping[str, str]
+) -> list[Check]:
     """What only a sandbox can tell."""
     config = loop.config
     modules = needed_modules(loop.repo, config.run_cmd, config.editable_files)
@@ -166,7 +169,7 @@ def _inside(loop: ResolvedLoop, command: ResolvedCommand) -> list[Check]:
         return rows
     rows.append(_start(loop, command, seen))
     rows.append(_imports(seen))
-    rows.append(_data(loop, seen))
+    rows.append(_data(loop, seen, environ))
     return rows
 
 
@@ -205,7 +208,7 @@ def _imports(seen: Seen) -> Check:
     return ok("imports", "all top-level imports resolve inside the sandbox")
 
 
-def _data(loop: ResolvedLoop, seen: Seen) -> Check:
+def _data(loop: ResolvedLoop, seen: Seen, environ: Mapping[str, str]) -> Check:
     missing = [read for read in loop.config.reads if not Path(read).exists()]
     prepare = "overnight prepare" if loop.config.prepare else "correct or remove it under `reads:`"
     if missing:
@@ -213,6 +216,11 @@ def _data(loop: ResolvedLoop, seen: Seen) -> Check:
     if seen.closed:
         path, why = seen.closed[0]
         return fail("data", f"{path}: {why}", f"chmod -R a+rX {path}")
+    unread = unseen(loop.repo, loop.config.reads, environ)
+    if unread:
+        place, named = next(iter(unread.items()))
+        detail = f"{named} names {place}, which no candidate sees"
+        return warn("data", detail, f"add {place} under `reads:` in {LOOP_FILE}")
     if not loop.config.reads:
         return ok("data", "nothing outside the tree is read")
     return ok("data", f"readable inside the sandbox: {_list(loop.config.reads)}")
