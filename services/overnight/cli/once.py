@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from overnight.cli import options, output, places, words
+from overnight.cli import options, output, places
 from overnight.cli.options import HERE, AsJson
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def once(
     seed: options.Seed = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run the tree as it lies once, as a session would, and keep nothing but its figure."""
+    """Run the tree as it lies one time, as a session would."""
     from overnight.configuration import process_environ
     from overnight.sessions.demo import track_of
     from overnight.sessions.once import Wanted, run_once
@@ -52,6 +52,8 @@ def once(
 
 
 def _started(start: Start) -> None:
+    from overnight.cli import words
+
     network = "no network" if start.network == "none" else f"network: {start.network}"
     for line in start.left_out[:5]:
         output.say(f"  left out  {output.safe(line)}")
@@ -62,6 +64,8 @@ def _started(start: Start) -> None:
 
 
 def _report(done: Once, repo: Path) -> None:
+    from overnight.cli import words
+
     result = done.result
     facts = [
         ("metric", _metric(done)),
@@ -90,6 +94,8 @@ def _report(done: Once, repo: Path) -> None:
 
 
 def _metric(done: Once) -> str:
+    from overnight.cli import words
+
     metric, value = done.config.metric, done.result.metric
     told = "none" if value is None else words.number(value)
     return f"{metric.name} {told}   ({metric.direction.value})"
@@ -112,6 +118,8 @@ def _guard(done: Once) -> str:
 
 
 def _time(done: Once) -> str:
+    from overnight.cli import words
+
     result = done.result
     told = f"{words.duration(result.runtime_s)} of {words.duration(result.deadline_s)}"
     cpu = "" if result.cpu_s is None else f"   {words.duration(result.cpu_s)} of CPU"
