@@ -120,7 +120,11 @@ def test_checkout_index_head_stash_and_configuration_stay_as_they_are(
     for name in ("reference-transaction", "post-commit", "pre-commit", "post-index-change"):
         (hooks / name).write_text("#!/bin/sh\necho ran >> " + str(repo / "hook-ran") + "\n")
         (hooks / name).chmod(0o755)
-    run_git(repo, "config", "core.fsmonitor", str(hooks / "pre-commit"))
+    for key in ("core.fsmonitor", "gpg.program", "core.pager", "merge.x.driver", "core.editor"):
+        run_git(repo, "config", key, str(hooks / "pre-commit"))
+    run_git(repo, "config", "core.hooksPath", str(hooks))
+    run_git(repo, "config", "commit.gpgSign", "true")
+    write(repo, {".gitattributes": "* merge=x\n"})
 
     def others(path: str) -> bool:
         return path.startswith((".git/objects", ".git/refs/heads/overnight", "sandbox"))
