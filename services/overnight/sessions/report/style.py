@@ -26,7 +26,7 @@ th { text-align: left; color: var(--faint); font-weight: 600; white-space: nowra
 th, td { padding: 4px 12px 4px 0; border-bottom: 1px solid var(--grid); vertical-align: top; }
 td { overflow-wrap: anywhere; } section td, section th { font-size: 13px; padding: 2px 8px 2px 0; }
 .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-details { margin-top: 34px; } details tr { content-visibility: auto; }
+details { margin-top: 34px; }
 summary { font-size: 18px; font-weight: 600; cursor: pointer; margin-bottom: 10px; }
 svg text { font-family: inherit; paint-order: stroke; stroke: var(--bg); stroke-width: 3px; }
 svg path { fill: none; } svg .round { stroke-linecap: round; }
