@@ -108,8 +108,8 @@ def rules(brief: Brief) -> list[str]:
         f"Edit only {', '.join(config.editable_files)}; all the rest is frozen, the evaluation "
         "above all.",
         "One change an experiment, so that each difference has one cause.",
-        f"A run is `{_command(config.run_cmd)}` under a budget of {budget}, killed at "
-        f"{config.kill_factor:g} times that. `overnight once --json` measures it, keeping nothing.",
+        f"A run is `{_command(config.run_cmd)}` under a budget of {budget}, {_kill(config)}. "
+        "`overnight once --json` measures it, keeping nothing.",
         _keeping(brief),
         f"Log each result as one line of {AGENT_LOG}, which is never committed: "
         '{"id": N, "branch": "...", "hypothesis": "...", "metric": NUMBER or null, '
@@ -169,6 +169,15 @@ def stop_rules(config: LoopConfig) -> list[str]:
             "combine near misses, try something bolder. A person will interrupt you."
         )
     return found
+
+
+def _kill(config: LoopConfig) -> str:
+    grace = config.startup_grace + config.eval_grace
+    unit = _UNITS[Gate.CPU_TIME if config.gate is Gate.CPU_TIME else Gate.TIME]
+    more = f" plus {grace:g} {unit}" if grace else ""
+    if config.deadline_seconds is not None:
+        more += f", after {config.deadline_seconds:g} s by the clock at the latest"
+    return f"killed at {config.kill_factor:g} times that{more}"
 
 
 def _keeping(brief: Brief) -> str:

@@ -95,6 +95,21 @@ def test_where_the_metric_is_read_is_told(source: object, expected: str) -> None
     assert expected in agreement.metric_in_words(config.metric)
 
 
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, "killed at 2 times that. `overnight"),
+        ({"startup_grace": 60.0, "eval_grace": 30.0}, "killed at 2 times that plus 90 s. "),
+        ({"gate": "cpu_time", "eval_grace": 4.0}, "plus 4 CPU-seconds. "),
+        ({"gate": "steps", "deadline_seconds": 900.0}, "after 900 s by the clock at the latest. "),
+    ],
+)
+def test_the_kill_is_told_with_its_graces(more: dict[str, object], expected: str) -> None:
+    brief = replace(BEFORE, config=wire.build(LoopConfig, wire.dump(PLAIN) | more))
+
+    assert expected in prompts.contract(brief)
+
+
 def test_without_git_no_branch_is_asked_for() -> None:
     brief = replace(BEFORE, in_git=False)
 
