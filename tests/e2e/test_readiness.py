@@ -125,7 +125,7 @@ def test_setup_says_what_it_runs_and_syncs_the_lock_as_it_is(
     done = cli("setup", repo, "--seq-len", 512)
 
     assert done.code == 0, done
-    assert log.read_text() == "uv sync --frozen\n"
+    assert log.read_text().splitlines() == ["uv sync --frozen", "uv --version"]
     lines = done.out.splitlines()
     assert lines[0] == ("prepare.py:3 MAX_SEQ_LEN 2048 -> 512; fixed once a session exists")
     assert f"will run in {repo}:" in lines[1]

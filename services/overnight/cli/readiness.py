@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,7 @@ from overnight.cli.options import HERE, AsJson
 
 if TYPE_CHECKING:
     from overnight.sessions.preparing import Plan, Step
-    from overnight.sessions.readiness import Readiness
+    from overnight.sessions.readiness import Check, Readiness
 
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="ask nothing")]
 SeqLen = Annotated[
@@ -60,6 +61,8 @@ def setup(
     plan = plan_setup(root, environ)
     _ask(plan, yes=yes, quiet=as_json)
     code = carry_out(plan, environ, lambda step: _announce(step, quiet=as_json))
+    if code == 0 and not as_json:
+        _show_environment(root, repo, environ)
     _done("setup", plan, code, as_json=as_json, following=_after_setup(root, repo))
 
 
@@ -69,6 +72,7 @@ def prepare(repo: options.Repo = HERE, yes: Yes = False, as_json: AsJson = False
     from overnight.contracts.errors import UsageError
     from overnight.sessions.bindings import existing_folder
     from overnight.sessions.inference import prepare_command
+    from overnight.sessions.inference.reads import unseen
     from overnight.sessions.preparing import carry_out_prepare, loaded, plan_prepare
 
     environ = process_environ()
@@ -84,8 +88,27 @@ def prepare(repo: options.Repo = HERE, yes: Yes = False, as_json: AsJson = False
     code = carry_out_prepare(
         plan, session_root, environ, lambda step: _announce(step, quiet=as_json)
     )
+    if code == 0 and loop is not None:
+        for place, named in unseen(root, loop.config.reads, environ).items():
+            _note(f"{named} names {place}: add it under `reads:`", quiet=as_json)
     following = "overnight run" if loop is not None else "overnight init"
     _done("prepare", plan, code, as_json=as_json, following=_with(following, repo))
+
+
+def _show_environment(root: Path, repo: Path, environ: Mapping[str, str]) -> None:
+    """The check after an installation: does everything that is imported resolve?"""
+    from overnight.sessions.readiness import examine
+
+    for check in examine(root, environ).checks:
+        if check.name in ("interpreter", "command", "imports"):
+            _row(check, repo)
+
+
+def _row(check: Check, repo: Path) -> None:
+    output.say(f"{check.status:<5} {check.name:<12} {output.safe(check.detail, 300)}")
+    if check.fix:
+        fix = _there(output.safe(check.fix, 300), repo)
+        output.say(places.as_called(f"{'':<18} fix: {fix}"))
 
 
 def _report(found: Readiness, repo: Path) -> None:
@@ -93,10 +116,7 @@ def _report(found: Readiness, repo: Path) -> None:
         output.say(f"  {name:<12} {output.safe(text, 160)}")
     output.say("")
     for check in found.checks:
-        output.say(f"{check.status:<5} {check.name:<12} {output.safe(check.detail, 300)}")
-        if check.fix:
-            fix = _there(output.safe(check.fix, 300), repo)
-            output.say(places.as_called(f"{'':<18} fix: {fix}"))
+        _row(check, repo)
     output.say("")
     failed = sum(check.status == "fail" for check in found.checks)
     if failed:
