@@ -159,7 +159,7 @@ class _Attempt:
             execution = sandbox.wait(deadline, parser.feed)
             self.watch.lap("run")
             reach(Step.RUNNER_ENDED)
-            ran = self._judged(sandbox, spec, execution, parser.finish())
+            ran = self._judged(sandbox, execution, parser.finish())
             self.watch.lap("collect")
             reach(Step.RUNNER_COLLECTED)
         finally:
@@ -168,22 +168,22 @@ class _Attempt:
         reach(Step.RUNNER_DESTROYED)
         return ran
 
-    def _judged(
-        self, sandbox: Sandbox, spec: SandboxSpec, execution: Execution, parsed: Parsed
-    ) -> _Ran:
+    def _judged(self, sandbox: Sandbox, execution: Execution, parsed: Parsed) -> _Ran:
         """With what it left, which goes with its sandbox."""
         job = self.job
-        if ended_well(execution) and spec.keep:
+        verdict: Verdict | None = None
+        takes = ended_well(execution) and isinstance(job.source, JsonSource | CommandSource)
+        if takes:
             sandbox.take(self._left)
-        if ended_well(execution) and isinstance(job.source, JsonSource):
+        if takes and isinstance(job.source, JsonSource):
             said = read_number(self._left, job.source)
             parsed = replace(
                 parsed, value=said.value, problem=said.problem, raw=said.raw, why=said.why
             )
-        if ended_well(execution) and isinstance(job.source, CommandSource):
-            verdict = None
-        else:
+        if not takes or isinstance(job.source, JsonSource):
             verdict = classify(execution, parsed, job, plausible=_plausible(job))
+            if not takes and _asks_guard(job, verdict.status, verdict.metric):
+                sandbox.take(self._left)
         kept = True
         if verdict is None or verdict.status is Status.SCORED:
             kept = self._collected(sandbox)
@@ -216,10 +216,8 @@ class _Attempt:
 
     def _guarded(self, result: ExperimentResult, checks: Checks) -> ExperimentResult:
         """The guard, where the metric may be kept."""
-        command, metric = self.job.guard, result.metric
-        if command is None or result.status is not Status.SCORED or metric is None:
-            return result
-        if _is_worse(self.job, metric):
+        command = self.job.guard
+        if command is None or not _asks_guard(self.job, result.status, result.metric):
             return result
         said = checks.guard(command)
         self.watch.lap(GUARD)
@@ -256,10 +254,12 @@ def _plausible(job: ExperimentJob) -> Plausible:
     return Plausible(min=job.plausible_min, max=job.plausible_max)
 
 
-def _is_worse(job: ExperimentJob, metric: float) -> bool:
-    """Too bad to be kept, so that nobody need ask the guard?"""
+def _asks_guard(job: ExperimentJob, status: Status, metric: float | None) -> bool:
+    """Is there a guard, and may this be kept? If not, nobody need ask it."""
+    if job.guard is None or status is not Status.SCORED or metric is None:
+        return False
     limit = job.guard_unless_worse_than
-    return limit is not None and (metric < limit if job.maximize else metric > limit)
+    return limit is None or (metric >= limit if job.maximize else metric <= limit)
 
 
 def _forget_old_trees(folder: Path) -> None:
