@@ -236,3 +236,51 @@ def test_where_nothing_is_left_back_there_the_best_is_edited() -> None:
     assert any(h.strategy is Strategy.REWIND for h in shop.told)
     assert all(e.proposed.strategy is not Strategy.REWIND for e in found)
     assert shop.writer.state.candidates == 20
+
+
+class Broken(Workshop):
+    """Nothing but the baseline runs until somebody went on."""
+
+    repairs = False
+
+    def __init__(self, *, experiments: int) -> None:
+        super().__init__(experiments=experiments)
+        self.bounds = type(self.bounds)(in_flight=3)
+        self.orchestrator = self._new_orchestrator()
+        self.tried: list[set[int]] = []
+
+    def answer(self, history: History) -> Proposal:
+        return self.edit(history, "good")
+
+    def write(
+        self, experiment_id: int, parent_commit: str, proposal: Proposal, tried: Mapping[str, int]
+    ) -> Tree:
+        self.tried.append(set(tried.values()))
+        return super().write(experiment_id, parent_commit, proposal, tried)
+
+    def step_runner(self, index: int, metric: float = 1.0, outcome: str = "scored") -> None:
+        job = self.runners[index].job
+        works = job is None or job.id == 1 or bool(self.writer.state.resumes)
+        World.step_runner(self, index, 1.0, "scored" if works else "crash")
+
+
+def test_what_a_broken_environment_ended_may_be_proposed_again() -> None:
+    shop = Broken(experiments=4)
+    shop.settle()
+    lost = {e.id for e in shop.writer.state.experiments.values() if e.status is Status.INFRA}
+
+    assert len(lost) >= 4, "three ideas and the best"
+    ideas = lost - set(shop.writer.state.replicates)
+    assert not ideas & shop.tried[-1]
+    assert 1 in shop.tried[-1]
+
+
+def test_no_idea_is_asked_for_while_the_best_is_run_again() -> None:
+    shop = Broken(experiments=20)
+    shop.settle()
+    (re_run,) = shop.writer.state.replicates
+    row = next(r for r in shop.disk if r.body.get("id") == re_run and r.kind.value == "proposed")
+    ended = next(r for r in shop.disk if r.body.get("id") == re_run and r.kind.value == "decision")
+    between = [r.kind.value for r in shop.disk if row.seq < r.seq < ended.seq]
+
+    assert "proposed" not in between

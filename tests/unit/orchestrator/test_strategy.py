@@ -338,3 +338,20 @@ def test_sessions_of_the_first_policy_take_no_crash_back() -> None:
         story.experiment(**CRASH)
 
     assert isinstance(_next(story), planning.Propose)
+
+
+def test_another_crash_of_the_same_time_is_the_ideas_own() -> None:
+    """It was in flight while the best was run again, and ended in its own way."""
+    story = _story(1.0)
+    for _ in range(3):
+        story.experiment(**CRASH)
+    story.experiment(status="crash", reason="oom", signature="oom:train.py:9")
+    details = {"checks": [2, 3, 4], "signature": CRASH["signature"]}
+    story.experiment(**CRASH, role="replicate", of=1, parent=1, details=details)
+    for number in (2, 3, 4):
+        assert _next(story) == planning.Decide(number)
+        story.decide(number)
+
+    assert story.state.experiments[5].status == "crash"
+    assert isinstance(_next(story), planning.Pause)
+    story.verified()
