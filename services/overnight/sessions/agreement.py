@@ -13,7 +13,7 @@ from overnight.contracts.loop import (
     MetricSpec,
     RegexSource,
 )
-from overnight.contracts.status import Direction, Gate
+from overnight.contracts.status import Direction, Gate, Strategy
 from overnight.contracts.untrusted import one_line
 
 AGENT_LOG = "agent.jsonl"  #: an agent's own experiments; beside the code, sandbox_root is ours
@@ -52,6 +52,8 @@ class Brief:
     tried: str = ""  #: counts, in words
     number: int = 1  #: of the next iteration
     degradations: int = 0  #: decided ideas in a row that were worse
+    strategy: Strategy = Strategy.NORMAL
+    parent: int | None = None  #: whose code the next idea edits
     last: Last | None = None
     log: tuple[str, ...] = ()  #: one JSON object an experiment; untrusted
     left_out: int = 0  #: experiments that `log` does not show

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from overnight.configuration import resolve_loop
 from overnight.contracts.errors import UsageError
-from overnight.contracts.status import Status
+from overnight.contracts.status import Status, Strategy
 from overnight.contracts.untrusted import one_line
 from overnight.ledger.fold import ExperimentState, SessionState
-from overnight.orchestrator.strategy import degradations
+from overnight.orchestrator.strategy import degradations, plan
 from overnight.recorder.entries import entry
 from overnight.sessions.agreement import Brief, Last
 from overnight.sessions.demo import track_of
@@ -61,6 +61,7 @@ def of_session(found: Found, state: SessionState) -> Brief:
     decided = [e for e in state.experiments.values() if e.decision is not None]
     shown = _shown(state, decided)
     best = state.metric_of(state.incumbent)
+    course = None if best is None else plan(state)
     counted = {name: count for name, count in idea_counts(state).items() if count}
     ideas = sum(counted.values())
     repo = found.files.root.parent  # where sandbox_root lies, in all but odd cases
@@ -78,6 +79,8 @@ def of_session(found: Found, state: SessionState) -> Brief:
         log=tuple(_row(state, experiment) for experiment in shown),
         left_out=len(decided) - len(shown),
         degradations=len(degradations(state)),
+        strategy=Strategy.NORMAL if course is None else course.strategy,
+        parent=None if course is None else course.parent,
         advice=tuple(advice.text for advice in state.steering[-ADVICE:]),
         in_git=userrepo.find(repo) is not None,
         has_program=(repo / PROGRAM).is_file(),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from overnight.contracts.fenced import fenced, fenced_lines
+from overnight.contracts.status import Strategy
 from overnight.sessions.agreement import (
     AGENT_LOG,
     NONE_YET,
@@ -151,10 +152,23 @@ def _keep_it(brief: Brief) -> str:
 
 
 def _one_change(brief: Brief) -> str:
-    text = "Change ONE thing."
+    return "Change ONE thing." + _course(brief)
+
+
+def _course(brief: Brief) -> str:
+    """How to go on, as the session's own proposers are asked."""
+    stuck = " Nothing got better for a while: "
+    if brief.strategy is Strategy.COMBINE:
+        return stuck + "combine, as one idea, what came close to the best."
+    if brief.strategy is Strategy.REREAD:
+        return stuck + "read the files again for an angle that nobody has tried."
+    if brief.strategy is Strategy.BOLDER:
+        return stuck + "try something more radical, still one idea."
+    if brief.strategy is Strategy.REWIND:
+        return stuck + f"begin with the code of experiment {brief.parent}, not with the best's."
     if brief.last is not None and brief.last.failed:
-        text += " The last experiment failed: go back to a simpler hypothesis, with a smaller step."
-    return text
+        return " The last experiment failed: go back to a simpler hypothesis, with a smaller step."
+    return ""
 
 
 def _last(brief: Brief) -> str:

@@ -12,11 +12,12 @@ from overnight.contracts.errors import UsageError
 from overnight.contracts.experiment import Decision, ExperimentResult
 from overnight.contracts.loop import LoopConfig
 from overnight.contracts.rows import AttemptIssued, Proposed, SessionOpened
-from overnight.contracts.status import Role, Status
+from overnight.contracts.status import Role, Status, Strategy
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import AttemptState, ExperimentState, SessionState
 from overnight.sessions.briefs import SHOWN, brief_of, of_session
 from overnight.sessions.locate import Found
+from overnight.sessions.prompts import iteration
 
 SID = "0" * 12
 LOOP = "metric: val_bpb\nrun_cmd: python train.py\neditable_files: train.py\n"
@@ -68,6 +69,7 @@ def _add(state: SessionState, number: int, status: Status) -> None:
         final=final, decision=decision, decision_seq=number * 10 + 3,
         first_decision_seq=number * 10 + 3, last_decision=decision, decided_on=final,
     )  # fmt: skip
+    state.decided.append((number * 10 + 3, number))
 
 
 @pytest.fixture
@@ -117,6 +119,17 @@ def state_last(number: int, verdict: str, metric: float) -> object:
     from overnight.sessions.agreement import Last
 
     return Last(id=number, verdict=verdict, metric=metric, failed=True)
+
+
+def test_a_plateau_is_told_as_a_proposer_is_told_of_it(found: Found) -> None:
+    few, many = (
+        of_session(found, _state(3, keep_each=99)),
+        of_session(found, _state(12, keep_each=99)),
+    )
+
+    assert (few.strategy, few.parent) == (Strategy.NORMAL, 1)
+    assert many.strategy not in (Strategy.NORMAL, Strategy.REWIND)
+    assert "Nothing got better for a while" in iteration(many)
 
 
 def test_before_a_session_the_bindings_are_enough(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tests.unit.sessions.prompt_cases import ASKED, BEFORE, CASES, GOING, GOLDEN
 from overnight.contracts import wire
 from overnight.contracts.fenced import MARK
 from overnight.contracts.loop import LoopConfig
+from overnight.contracts.status import Strategy
 from overnight.sessions import agreement, prompts
 
 WHATEVER = st.text(st.one_of(st.characters(), st.sampled_from(list("\n\r\u2028<>|"))), max_size=200)
@@ -53,6 +54,26 @@ def test_only_after_a_failure_a_simpler_hypothesis_is_asked_for(verdict: str) ->
     assert "go back to a simpler hypothesis" in prompts.iteration(failed)
     assert "go back to a simpler hypothesis" not in prompts.iteration(won)
     assert "go back to a simpler hypothesis" not in prompts.iteration(BEFORE)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        (Strategy.NORMAL, "go back to a simpler hypothesis"),
+        (Strategy.SMALLER_STEP, "go back to a simpler hypothesis"),
+        (Strategy.COMBINE, "what came close to the best"),
+        (Strategy.REREAD, "read the files again"),
+        (Strategy.BOLDER, "more radical"),
+        (Strategy.REWIND, "the code of experiment 7"),
+    ],
+)
+def test_a_plateau_changes_the_course_as_it_does_for_proposers(
+    strategy: Strategy, expected: str
+) -> None:
+    told = prompts.iteration(replace(GOING, strategy=strategy, parent=7)).splitlines()[-1]
+
+    assert told.startswith("Change ONE thing.")
+    assert expected in told
 
 
 @pytest.mark.parametrize(
