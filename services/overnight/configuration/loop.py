@@ -239,7 +239,6 @@ def _check(
         repo, config.reads, environ, where("reads"), private, may_come=config.prepare is not None
     )
     _check_env(config, merged)
-    check_places(config, repo, where)
     python = config.python
     if python != "auto":
         expanded = Path(paths.expand(python, environ, where("python")))
@@ -254,6 +253,7 @@ def _check(
             "python": python,
         }
     )
+    check_places(changed, repo, where)
     origins = {dotted(key): leaf.origin for key, leaf in merged.items()}
     return ResolvedLoop(config=changed, origins=origins, repo=repo, session_root=root)
 

@@ -17,8 +17,9 @@ from overnight.configuration.command import split_command
 from overnight.configuration.interpreter import without_uv
 from overnight.configuration.yaml_file import shown
 from overnight.contracts.errors import ConfigError, UsageError
-from overnight.contracts.loop import CommandSource, JsonSource, LoopConfig
+from overnight.contracts.loop import CommandSource, JsonSource, LoopConfig, RegexSource
 from overnight.contracts.untrusted import one_line
+from overnight.contracts.wire import Wire, canonical
 
 Where = Callable[[str], str]
 
@@ -28,6 +29,11 @@ _KEYS = {
     "regex": frozenset({"regex", "take"}),
     "json": frozenset({"json", "key"}),
     "command": frozenset({"command"}),
+}
+_MODELS: dict[str, type[Wire]] = {
+    "regex": RegexSource,
+    "json": JsonSource,
+    "command": CommandSource,
 }
 _TAKES = ("last", "min", "max", "only")
 _CONSTRAINT_KEYS = frozenset({"name", "min", "max", "regex"})
@@ -56,7 +62,8 @@ def metric_source(value: Any, where: str) -> Any:
     elif kind == "json":
         _check_json(value, where)
     else:
-        return {"command": _checked(command(value["command"], f"{where}.command"), where)}
+        value = {"command": _checked(command(value["command"], f"{where}.command"), where)}
+    _check_by(_MODELS[kind], value, where)
     return dict(value)
 
 
@@ -74,16 +81,21 @@ def _check_json(value: Mapping[str, Any], where: str) -> None:
         if not isinstance(value.get(key), str) or not value[key]:
             found, form = shown(value.get(key)), "write {json: results.json, key: eval.loss}"
             raise ConfigError(f"{where}.{key} must be text, not {found}: {form}")
+
+
+def _check_by(model: type[Wire], value: Mapping[str, Any], where: str) -> None:
+    """By the contract itself: of a union it could not say which member was meant."""
     try:
-        JsonSource.model_validate(dict(value))
+        model.model_validate_json(canonical(dict(value)))
     except ValidationError as error:
         first = error.errors()[0]
         name, why = str(first["loc"][0]), first["msg"].split(", ", 1)[-1]
-        raise ConfigError(f"{where}.{name}: {shown(value[name])} {why}") from error
+        if first["type"].endswith("too_long"):
+            raise ConfigError(f"{where}.{name} is too long") from error
+        raise ConfigError(f"{where}.{name}: {shown(value.get(name))} {why}") from error
 
 
 def _checked(argv: Any, where: str) -> list[str]:
-    """Here, because of a union no contract can say which member was meant."""
     if not isinstance(argv, list) or not all(isinstance(word, str) for word in argv):
         raise ConfigError(f"{where}.command must be a list of words, not {shown(argv)}")
     if not argv or not argv[0]:
@@ -181,6 +193,9 @@ def _check_written(config: LoopConfig, source: JsonSource, repo: Path, where: st
             raise ConfigError(f"{where}: {above} is frozen, so that no run can write {source.file}")
     if (repo / source.file).is_dir():
         raise ConfigError(f"{where}: {source.file} is a folder")
+    for read in config.reads:
+        if (repo / source.file).is_relative_to(read):
+            raise ConfigError(f"{where}: `reads` shows {read}, so that no run can write there")
 
 
 def _check_frozen(config: LoopConfig, argv: tuple[str, ...], repo: Path, where: str) -> None:

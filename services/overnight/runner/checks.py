@@ -95,10 +95,9 @@ class Checks:
             sandbox.destroy()
 
     def _as_check(self) -> ExperimentJob:
-        """The job with a check's deadline, for the words of its verdict."""
-        return self.job.model_copy(
-            update={"wall_seconds": self.job.check_seconds, "cpu_seconds": None, "gate": "time"}
-        )
+        """The job with a check's deadline and network, for the words of its verdict."""
+        limits = {"wall_seconds": self.job.check_seconds, "cpu_seconds": None, "gate": "time"}
+        return self.job.model_copy(update={**limits, "network": "none"})
 
     def _lay_out(self) -> None:
         if not self._laid_out:

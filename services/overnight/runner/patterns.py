@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -75,7 +76,9 @@ class Patterns:
     """
 
     def __init__(self, patterns: Sequence[str], timebox: Timebox | None = None) -> None:
-        self._watches = {text: _Watch(re.compile(text)) for text in patterns}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # on what a later Python may read otherwise
+            self._watches = {text: _Watch(re.compile(text)) for text in patterns}
         self._timebox = timebox or Timebox()
         self.gave_up = False
 

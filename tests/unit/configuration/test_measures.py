@@ -65,6 +65,10 @@ def test_a_source_is_read(repo: Path, source: str, found: object) -> None:
         ("{json: train.py, key: a}", "train.py is editable: a proposal could write the number"),
         ("{json: link/r.json, key: a}", "link is a link: only what lies in the tree is taken"),
         ("{json: folder, key: a}", "folder is a folder"),
+        ("{regex: '(a)" + "b" * 600 + "'}", ".regex is too long"),
+        ("{json: r.json, key: " + "k" * 300 + "}", ".key is too long"),
+        ("{json: r.json, key: [a]}", ".key must be text"),
+        ("{command: [" + ", ".join(["a"] * 300) + "]}", ".command is too long"),
         ("{command: []}", "is empty"),
         ("{command: 'a && b'}", "'&&' needs a shell"),
         ("{command: 5}", "must be a list of words, not 5"),
@@ -91,7 +95,16 @@ def test_the_metrics_file_must_be_one_that_a_run_can_write(repo: Path) -> None:
     assert "out is frozen, so that no run can write out/r.json" in refusal(
         repo, text + "frozen_files: [out]\n"
     )
+    assert "shows" in refusal(repo, text + "reads: [out]\n")
     assert resolve(repo, text).config.frozen_files == "auto"
+
+
+def test_a_source_comes_from_the_environment_too(repo: Path) -> None:
+    environ = {"OVERNIGHT_METRIC__SOURCE": "{regex: 'x:(\\d+)', take: max}"}
+
+    assert resolve(repo, PLAIN, environ=environ).config.metric.source == RegexSource(
+        regex=r"x:(\d+)", take="max"
+    )
 
 
 def test_constraints_are_read(repo: Path) -> None:
