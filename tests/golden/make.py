@@ -45,6 +45,7 @@ RESULT: dict[str, Any] = {
     "cpu_share": 0.99, "deadline_s": 600.0, "peak_vram_mb": 45060.2, "max_rss_mb": 900.5,
     "exit_code": 0, "signal": None, "isolation": "namespaces", "survivors": 0,
     "kill_latency_s": 0.01, "hardware": "cpu x4", "runner": "r0", "tree_digest": "d" * 64,
+    "measures": {"peak_vram_mb": 45060.2}, "guard": "passed", "log_tail": "the last lines",
     "timings": {"run": 300.25}, "log_bytes": 1234, "log_truncated": False, "at": AT,
 }  # fmt: skip
 JOB: dict[str, Any] = {
@@ -55,7 +56,10 @@ JOB: dict[str, Any] = {
     "gate": "time", "wall_seconds": 600.0, "cpu_seconds": 590.5, "env": {"A": "1"},
     "pass_env": ["HF_HOME"], "reads": ["/data"], "links": {"data": "/data"},
     "python": "/usr/bin/python3", "network": "none", "memory_mb": 1024, "plausible_min": 0.1,
-    "plausible_max": 9.5, "seed": 3,
+    "plausible_max": 9.5, "seed": 3, "maximize": False,
+    "source": {"regex": "val_bpb=([0-9.]+)", "take": "last"},
+    "constraints": [{"name": "peak_vram_mb", "min": None, "max": 79000.0, "regex": None}],
+    "guard": ["python", "check.py"], "guard_unless_worse_than": 1.5,
 }  # fmt: skip
 ROW: dict[str, Any] = {
     "v": ROW_VERSION, "seq": 1, "ts": AT, "session": SID, "kind": "control", "key": "control:1",

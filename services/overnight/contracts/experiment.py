@@ -47,7 +47,7 @@ class Proposal(Wire):
 class ExperimentJob(Wire):
     """The message that asks for one attempt. All that a runner needs; it reads Redis alone."""
 
-    v: Literal[1] = 1
+    v: Literal[2] = 2
     sid: Sid
     tag: Annotated[str, Field(max_length=128)]
     id: ExperimentId
@@ -104,7 +104,7 @@ STEPS = ("export", "start", "run", "collect", "destroy", "score", "guard")
 class ExperimentResult(Wire):
     """One attempt's terminal result. Body of a `result` row."""
 
-    v: Literal[1] = 1
+    v: Literal[2] = 2
     id: ExperimentId
     attempt: Attempt
     sender: Name  #: the runner's slot name, or "orchestrator"

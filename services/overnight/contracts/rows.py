@@ -22,7 +22,7 @@ from overnight.contracts.experiment import (
 from overnight.contracts.status import ControlAction, Role, RowKind, Strategy
 from overnight.contracts.wire import Wire, build
 
-ROW_VERSION = 1
+ROW_VERSION = 2
 GENESIS = "0" * 64  #: `prev` of the first row
 Key = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
 
@@ -30,7 +30,7 @@ Key = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+
 class Row(Wire):
     """One line of ledger.jsonl. hash = sha256(prev + canonical JSON of the row without hash)."""
 
-    v: Literal[1] = 1
+    v: Literal[2] = 2
     seq: Annotated[int, Field(ge=1)]
     ts: Annotated[str, Field(max_length=40)]  #: UTC label, never compared
     session: Sid
@@ -59,7 +59,7 @@ class Head(Wire):
 class LedgerMessage(Wire):
     """What any service or verb sends to the recorder. The same key again is the same row."""
 
-    v: Literal[1] = 1
+    v: Literal[2] = 2
     key: Key
     kind: RowKind
     body: dict[str, Any]
@@ -110,7 +110,7 @@ class SessionOpened(Wire):
 class Opening(Wire):
     """opening.json: what the next orchestrator start opens with, and what only this host knows."""
 
-    v: Literal[1] = 1
+    v: Literal[2] = 2
     session: SessionOpened
     repo: str  #: the user's folder, absolute, at the time of this run
     argv: Annotated[tuple[str, ...], Field(min_length=1)]  #: run_cmd with its program resolved

@@ -3,7 +3,8 @@
 Versions: what travels or lies on a disk by itself has a field `v`; what is part of such a thing
 shares it. The same version is read strictly. Any other is a VersionError before anything else is
 said of it: it is set aside whole, never guessed at, never dropped. `v` goes up with any change
-after which the older release could not read what the newer one writes. What has no `v` is v1.
+after which the older release could not read what the newer one writes. What has no `v` is of the
+version that reads it: nothing that we wrote lacks one.
 """
 
 from __future__ import annotations
