@@ -202,6 +202,68 @@ def test_a_function_of_the_scripts_own_that_prints_is_print(tmp_path: Path) -> N
     assert found.source.value["regex"] == rf"\bValidation\s+bpb:\s*{NUMBER}"
 
 
+@pytest.mark.parametrize(
+    ("code", "take"),
+    [
+        ("for e in range(3):\n    print(f'val_loss: {v}')\n", "last"),
+        ("while True:\n    print(f'val_loss: {v}')\n", "last"),
+        ("def evaluate():\n    print(f'val_loss: {v}')\nfor e in x:\n    evaluate()\n", "last"),
+        ("for e in x:\n    print(f'val_loss: {v}')\nprint('---')\nprint(f'val_loss: {v}')\n", None),
+        ("def main():\n    print(f'val_loss: {v}')\nmain()\n", None),
+    ],
+)
+def test_a_line_that_is_printed_again_and_again_is_the_last_one(
+    tmp_path: Path, code: str, take: str | None
+) -> None:
+    """As a plain line it would be ambiguous, and each run of the night a crash."""
+    found = look(tmp_path, {"train.py": code}).source.value
+
+    if take is None:
+        assert found == "stdout_line"
+    else:
+        assert found == {"regex": r"^\s*val_loss\s*:\s*(\S+)\s*$", "take": "last"}
+
+
+@pytest.mark.parametrize(
+    ("line", "regex"),
+    [
+        ("print(json.dumps({'step': 1, 'val_loss': v}))", r'"val_loss":\s*([^\s,}]+)'),
+        ("print({'val_loss': v, 'epoch': 1})", r"'val_loss':\s*([^\s,}]+)"),
+    ],
+)
+def test_a_dictionary_that_is_printed_is_read(tmp_path: Path, line: str, regex: str) -> None:
+    found = look(tmp_path, {"train.py": f"import json\n{line}\n"})
+
+    assert (found.metric.value, found.source.value["regex"]) == ("val_loss", regex)
+
+
+def test_behind_a_thin_module_the_one_with_the_work_is_edited(tmp_path: Path) -> None:
+    found = look(
+        tmp_path,
+        {
+            "README.md": "`python -m net --size 3`\n",
+            "net/__init__.py": "",
+            "net/__main__.py": "from net.loop import main\nmain()\n",
+            "net/loop.py": "RATE = 1\ndef main():\n    print(f'val_loss: {1}')\n",
+        },
+    )
+
+    assert found.run_cmd.value == ["python", "-m", "net", "--size", "3"]
+    assert found.editable_files.value == ["net/loop.py"]
+
+
+def test_a_scoring_command_keeps_its_arguments(tmp_path: Path) -> None:
+    files = {
+        "README.md": "`python score.py --model small`. Edit `prompt.txt`.\n",
+        "score.py": "open('prompt.txt')\nprint(f'accuracy: {1}')\n",
+        "prompt.txt": "x",
+    }
+    found = look(tmp_path, files)
+
+    assert found.run_cmd.value == ["python", "score.py", "--model", "small"]
+    assert found.editable_files.value == ["prompt.txt"]
+
+
 def test_a_collection_of_trainings_is_asked_about(tmp_path: Path) -> None:
     files = {
         f"{name}/{file}": text

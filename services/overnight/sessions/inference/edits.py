@@ -18,6 +18,7 @@ _NOT = re.compile(
     r"\b(?:not|never|don't|do not|n't|read[- ]only|frozen|fixed|without|no need|cannot)\b", re.I
 )
 _FILE = re.compile(r"[`*\"']{1,3}([\w./-]+\.[A-Za-z]{1,5})[`*\"']{1,3}")
+THIN_LINES = 40  #: of a script that only starts another one
 _SCORES = re.compile(r"scor|eval|grade|judge|bench|test")
 
 
@@ -30,11 +31,24 @@ def find_editable(
     said = _said(repo, _belonging(repo, training))
     if said is not None:
         return said
-    file = training.script.file
+    file = _with_the_work(repo, training, metric)
     prompt = _prompt(repo, training) if _SCORES.search(file.rpartition("/")[2]) else None
     if prompt is not None:
         return prompt
     return Finding(value=[file], evidence="the training script; all else stays frozen")
+
+
+def _with_the_work(repo: Repository, training: Training, metric: Metric) -> str:
+    """The training script; behind a thin one (`__main__.py`) the module that says the result."""
+    script = training.script
+    if script.printed or script.constants or script.text.count("\n") > THIN_LINES:
+        return script.file
+    behind = [
+        one for one in repo.scripts
+        if script.imports(one) and any(p.name == metric.name.value for p in one.printed)
+        and not _SCORES.search(one.file.rpartition("/")[2])
+    ]  # fmt: skip
+    return behind[0].file if len(behind) == 1 else script.file
 
 
 def _belonging(repo: Repository, training: Training) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from overnight.configuration import direction_by_name
@@ -65,6 +65,7 @@ def find_metric(repo: Repository, training: Training, given: Mapping[str, Any]) 
         found = [one for one in everything if one.name == name]
         best = min(found, key=lambda one: one.how, default=None)
         evidence = f"given; {best.place} {best.verb}" if best is not None else GIVEN
+        best = _last_of_many(best, everything, training.script) if best is not None else None
         return Metric(name=Finding(value=name, evidence=evidence), source=_source(best, given))
     chosen = _declared(repo, everything) or _chosen(repo, everything) or _only_named(repo, training)
     if chosen is None:
@@ -80,7 +81,21 @@ def find_metric(repo: Repository, training: Training, given: Mapping[str, Any]) 
             "mean as a line of its own, or name what counts with --metric NAME",
         )
     evidence = f"{chosen.place} {chosen.verb}"
+    chosen = _last_of_many(chosen, everything, training.script)
     return Metric(name=Finding(value=chosen.name, evidence=evidence), source=_source(chosen, given))
+
+
+def _last_of_many(chosen: _Candidate, everything: list[_Candidate], script: Script) -> _Candidate:
+    """A line that is printed again and again is ambiguous as a line; the last one counts.
+
+    Not where a `---` says which one is the summary.
+    """
+    lines = [one for one in everything if one.name == chosen.name and one.source == STDOUT_LINE]
+    summary = any(text.value.strip("\n").startswith("---") for text in script.texts)
+    if chosen.source != STDOUT_LINE or summary or not any(one.repeated for one in lines):
+        return chosen
+    regex = rf"^\s*{re.escape(chosen.name)}\s*:\s*(\S+)\s*$".replace(r"\-", "-")
+    return replace(chosen, source={"regex": regex, "take": "last"})
 
 
 def printed_names(repo: Repository, training: Training) -> dict[str, Printed]:

@@ -25,6 +25,7 @@ _SERVES = frozenset(
 )
 _APPLE = frozenset({"mlx", "mps", "metal", "macos"})
 _PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?\Z")
+_ALONE = "the only script that prints results"
 _SHELLS = ("bash", "sh")
 _OUTPUT = re.compile(r"--(?:output|out|save|log|checkpoint)[_-]?(?:dir|path|folder)?\Z")
 #: Set for one machine by whoever wrote the README; devices are Overnight's to give.
@@ -62,10 +63,11 @@ def find_training(repo: Repository, given: Mapping[str, Any]) -> Training:
     if best is not None and _rank(best[0]) > 0:
         _refuse_zoo(repo, best, ranked)
         return _started(repo, *best)
-    alone = _alone(repo)
+    alone = _alone_script(repo)
     if alone is not None:
-        return alone
-    if best is not None and _prints(best[0]):
+        shown = next((one for one in ranked if one[0] is alone), None)
+        return _started(repo, *shown) if shown else _plain(repo, alone, _ALONE)
+    if best is not None and (_prints(best[0]) or _rank(best[0]) == 0):
         return _started(repo, *best)
     raise UnknownBindingError(
         "run_cmd",
@@ -260,13 +262,6 @@ def _outputs_inside(words: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
             result[target] = f"{option}={inside}" if "=" in word else inside
             moved = option
     return tuple(result), moved
-
-
-def _alone(repo: Repository) -> Training | None:
-    script = _alone_script(repo)
-    if script is None:
-        return None
-    return _plain(repo, script, "the only script that prints results")
 
 
 def _alone_script(repo: Repository) -> Script | None:

@@ -26,7 +26,7 @@ def script_of(file: str, text: str) -> Script:
     printed: list[Printed] = []
     own = _printing(tree)
     kept: list[Kept] = []
-    for node, loop in _walk(tree, None):
+    for node, loop in _walk(tree, _called_in_loops(tree)):
         if isinstance(node, ast.Call):
             printed += [*printed_by(node, file, loop, own), *logged_by(node, file)]
         kept += kept_by(node, file)
@@ -57,18 +57,28 @@ def _printing(tree: ast.Module) -> frozenset[str]:
     return frozenset(found)
 
 
-def _walk(root: ast.AST, loop: str | None) -> Iterator[tuple[ast.AST, str | None]]:
-    """Every node, with the variable of the innermost `for` around it. No recursion: code may
-    nest deeper than we can stack."""
-    pending: list[tuple[ast.AST, str | None]] = [(root, loop)]
+def _called_in_loops(tree: ast.Module) -> frozenset[str]:
+    """Functions that some loop calls: what these print is printed again and again."""
+    loops = [n for n in ast.walk(tree) if isinstance(n, ast.For | ast.AsyncFor | ast.While)]
+    calls = (call for loop in loops for call in ast.walk(loop) if isinstance(call, ast.Call))
+    return frozenset(call.func.id for call in calls if isinstance(call.func, ast.Name))
+
+
+def _walk(root: ast.AST, again: frozenset[str]) -> Iterator[tuple[ast.AST, str | None]]:
+    """Every node, with what repeats it: the variable of the innermost `for` around it, `while`,
+    or the function, if it is one of *again*. No recursion: code may nest deeper than we can stack.
+    """
+    pending: list[tuple[ast.AST, str | None]] = [(root, None)]
     while pending:
         node, around = pending.pop()
         yield node, around
         inner = around
         if isinstance(node, ast.For | ast.AsyncFor):
             inner = ast.unparse(node.target)[:60]
+        elif isinstance(node, ast.While):
+            inner = inner or "while"
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            inner = None
+            inner = f"{node.name}()" if node.name in again else None
         body = getattr(node, "body", [])
         inside = {id(child) for child in body} if isinstance(body, list) else set()
         for child in ast.iter_child_nodes(node):

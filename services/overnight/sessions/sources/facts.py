@@ -40,7 +40,7 @@ class Printed:
     name: str
     place: Place
     regex: str | None = None  #: how it is found in a line; None: the line is `name: value`
-    repeated: str | None = None  #: the loop's variable, where a `for` prints it again and again
+    repeated: str | None = None  #: the loop's variable, where a loop prints it again and again
     in_table: bool = False  #: logged to a framework, which shows it in its tables
 
 

@@ -16,6 +16,8 @@ _BRACES = re.compile(r"\{[^{}]*\}")
 _WORD = r"[A-Za-z_][\w./@-]*"
 #: The last words before a value, such as `val loss ` in `step 3: train loss 1.2, val loss 1.3`.
 _LABEL = re.compile(rf"({_WORD}(?:[ ]{_WORD}){{0,3}})(\s*(?:[:=]|\bis\b)?\s*)\Z")
+#: A key of a dictionary that is printed, such as `{'val_loss': `.
+_QUOTED = re.compile(rf"""(["'])({_WORD})\1\s*:\s*\Z""")
 _FILLERS = frozenset({"on", "of", "the", "set", "is", "for", "in", "over", "across", "a", "at"})
 _UNIT = re.compile(r"[A-Za-z%]+")
 _NUMBER = r"([^\s,;)]+)"
@@ -65,6 +67,12 @@ def logged_by(call: ast.Call, file: str) -> Iterator[Printed]:
 def _labelled(line: str, place: Place, loop: str | None) -> Iterator[Printed]:
     pieces = line.split(_HOLE)
     for before, after in itertools.pairwise(pieces):
+        quoted = _QUOTED.search(before)
+        if quoted:
+            mark, key = quoted[1], quoted[2]
+            regex = rf"{mark}{re.escape(key)}{mark}:\s*([^\s,}}]+)"
+            yield Printed(name=key[:64], place=place, regex=regex, repeated=loop)
+            continue
         match = _LABEL.search(before)
         if not match:
             continue
@@ -111,6 +119,10 @@ def _is_text(node: ast.expr) -> bool:
 
 def _shape(node: ast.expr) -> str:
     """The text of a printed expression with a hole for each value."""
+    if isinstance(node, ast.Dict):
+        return _shape_of(node, "'")
+    if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "dumps" and node.args:
+        return _shape_of(node.args[0], '"') if isinstance(node.args[0], ast.Dict) else _HOLE
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else _HOLE
     if isinstance(node, ast.JoinedStr):
@@ -126,3 +138,10 @@ def _shape(node: ast.expr) -> str:
     ):
         return _BRACES.sub(_HOLE, _shape(node.func.value))
     return _HOLE
+
+
+def _shape_of(node: ast.Dict, mark: str) -> str:
+    """A dictionary as `print` or JSON shows it."""
+    keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
+    pairs = (f"{mark}{key}{mark}: {_HOLE}" for key in keys if isinstance(key, str))
+    return f"{{{', '.join(pairs)}}}"
