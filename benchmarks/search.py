@@ -30,7 +30,7 @@ from pathlib import Path
 from overnight import plugins
 from overnight.contracts.loop import MetricSpec
 from overnight.contracts.proposing import History, Past, Proposer
-from overnight.contracts.status import Role, Status
+from overnight.contracts.status import Role, Status, Strategy
 
 Constants = dict[str, object]
 PROPOSERS = ("search", "random", "best_of_n")
@@ -230,6 +230,8 @@ class Play:
     texts: dict[int, str] = field(default_factory=dict)
     pasts: list[Past] = field(default_factory=list)
     incumbent: int = 1
+    ended: list[int] = field(default_factory=list)
+    kept: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         key = f"{self.objective.name}:{self.seed}".encode()
@@ -244,13 +246,31 @@ class Play:
         baseline = self.pasts[0].metric
         assert best is not None
         assert baseline is not None
+        strategy = self.strategy()
+        parent = self.kept[-2] if strategy is Strategy.REWIND else self.incumbent
         return History(
             tag="benchmark", metric=MetricSpec(name="loss"), baseline_metric=baseline,
             incumbent=self.incumbent, incumbent_metric=best,
-            parent_files={"train.py": self.texts[self.incumbent]}, experiments=tuple(self.pasts),
-            baseline_files={"train.py": self.texts[1]},
+            parent_files={"train.py": self.texts[parent]}, experiments=tuple(self.pasts),
+            baseline_files={"train.py": self.texts[1]}, parent=parent, strategy=strategy,
             next_id=len(self.pasts) + 1, seed=self.seed,
         )  # fmt: skip
+
+    def strategy(self) -> Strategy:
+        """What the policy asks for: its table in docs/policy.md, without the rewinds' pauses."""
+        since = len(self.ended) - self.ended.index(self.incumbent) - 1
+        if since >= 12 and since % 20 == 12 and len(self.kept) > 1:
+            return Strategy.REWIND
+        if since >= 5:
+            best, baseline = self.pasts[self.incumbent - 1].metric, self.pasts[0].metric
+            assert best is not None
+            assert baseline is not None
+            missed = [self.pasts[number - 1].metric for number in self.ended[-since:]]
+            close = [m for m in missed if m is not None and m - best <= 0.01 * baseline]
+            combine = Strategy.COMBINE if len(close) > 1 else Strategy.REREAD
+            turns = (Strategy.SMALLER_STEP, combine, Strategy.REREAD, Strategy.BOLDER)
+            return turns[(len(self.pasts) + 1) % 4]
+        return Strategy.SMALLER_STEP if since else Strategy.NORMAL
 
     def regret(self, number: int) -> float | None:
         """Of one experiment, without noise; the baseline has 1."""
@@ -268,8 +288,10 @@ class Play:
         kept = metric is not None and (best is None or metric < best)
         status = Status.CRASH if metric is None else Status.KEEP if kept else Status.DISCARD
         self.pasts[number - 1] = replace(self.pasts[number - 1], status=status, metric=metric)
+        self.ended.append(number)
         if kept:
             self.incumbent = number
+            self.kept.append(number)
 
     def propose(self, proposer: Proposer) -> int:
         """One idea, in flight from now on."""

@@ -108,8 +108,8 @@ def build_space(sources: Mapping[str, Source], anchors: Mapping[str, Value]) -> 
     ]
     if not knobs:
         raise ProposerError(
-            f"nothing to tune in {', '.join(sorted(sources)) or 'the editable files'}: "
-            "it takes constants such as LR = 1e-3 at the top level of a Python file"
+            f"nothing to tune in {', '.join(sorted(sources)) or 'the editable files'}: name "
+            "constants there, such as LR = 1e-3 at the top level, or take another proposer"
         )
     return Space(knobs=tuple(_most_promising_first(knobs)), sources=sources)
 
