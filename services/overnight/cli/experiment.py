@@ -129,7 +129,7 @@ def _change(facts: dict[str, Any]) -> list[str]:
         changed = f"+{facts['lines_added']} -{facts['lines_removed']} lines in {places}"
         lines.append(f"  change    {changed}{code}")
     if facts["strategy"] != "normal":
-        lines.append(f"  asked     for: {facts['strategy'].replace('_', ' ')}")
+        lines.append(f"  strategy  {facts['strategy'].replace('_', ' ')}")
     if facts["repairs"] is not None:
         lines.append(f"  mends     {facts['repairs']:03d}, which crashed")
     if facts["of"] is not None:

@@ -183,6 +183,8 @@ def _problem(error: ErrorDetails, value: Any, path: KeyPath) -> str:
         return f"must be auto or a list of paths, not {shown(value)}"
     if path[-1:] == ("runners",):
         return f"must be auto or a whole number from 1 to 1024, not {shown(value)}"
+    if path[-1:] == ("tie_epsilon",) and not kind.startswith("greater_than"):
+        return f"must be auto or a number in units of the metric, not {shown(value)}"
     if path[-1:] == ("budget",) and isinstance(value, str):
         return f"must be a number without a unit, not {shown(value)}"
     if kind in ("literal_error", "enum"):
