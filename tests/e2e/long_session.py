@@ -15,6 +15,7 @@ from typing import Any
 from tests.unit.ledger.history_of import SID, opening
 
 from overnight.contracts import wire
+from overnight.contracts.rows import ROW_VERSION
 from overnight.snapshots.edits import CandidateEdit
 from overnight.snapshots.store import SnapshotStore
 from overnight.snapshots.tree import scan
@@ -36,7 +37,7 @@ class Writer:
     def row(self, kind: str, key: str, body: dict[str, Any]) -> int:
         """Its number."""
         self.seq += 1
-        row = {"v": 1, "seq": self.seq, "ts": "2026-11-29T00:00:00.000Z", "session": SID,
+        row = {"v": ROW_VERSION, "seq": self.seq, "ts": "2026-11-29T00:00:00.000Z", "session": SID,
                "kind": kind, "key": key, "body": body, "prev": self.prev}  # fmt: skip
         row["hash"] = hashlib.sha256((self.prev + _canonical(row)).encode()).hexdigest()
         self.prev = str(row["hash"])
@@ -137,7 +138,7 @@ def _run(
         reason = {"infra": "lost", "crash": rng.choice(["oom", "exit_code"]),
                   "timeout": "train", "scored": None}[status]  # fmt: skip
         ended = writer.row("result", f"result:{number}:{attempt}:r0", {
-            "v": 1, "id": number, "attempt": attempt, "sender": "r0", "status": status,
+            "id": number, "attempt": attempt, "sender": "r0", "status": status,
             "reason": reason, "metric": metric, "runner": "r0", "runtime_s": 300.5,
             "claims": [{"name": f"claim{n}", "value": str(n)} for n in range(3)],
             "log_tail": WORDS * 10 if status == "crash" else "",

@@ -78,7 +78,7 @@ ODD: dict[str, Any] = {
     "no end": lambda row: {**row, "body": {**row["body"], "metric": float("inf")}},
     "a field of the body more": lambda row: {**row, "body": {**row["body"], "zz": None}},
     "the body's version as a boolean": lambda row: {**row, "body": {**row["body"], "v": True}},
-    "the body's version as a float": lambda row: {**row, "body": {**row["body"], "v": 1.0}},
+    "the body's version as a float": lambda row: {**row, "body": {**row["body"], "v": 2.0}},
     "no body": lambda row: {**row, "body": None},
     "an empty body": lambda row: {**row, "body": {}},
 }
