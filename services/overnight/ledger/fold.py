@@ -160,7 +160,7 @@ class SessionState:
     first_ts: str = ""
     last_ts: str = ""
     rejected_in_a_row: int = 0
-    unanswered_in_a_row: int = 0  #: ideas that nobody approved or rejected in time
+    unanswered_in_a_row: int = 0  #: ideas that were skipped, since nobody answered in time
     steering: list[Advice] = field(default_factory=list)  #: newest last
     device_seconds: float = 0.0  #: that attempts ran, all together; lost ones told nobody
     candidates: int = 0  #: that count for `--max`: not rejected, no baseline, no replicate
@@ -316,8 +316,8 @@ def _answered(
 ) -> None:
     """Approved ones run now; rejected ones never do, and count for no limit."""
     experiment.answer, experiment.answer_seq = control, seq
-    by_clock = control.by == OURSELVES
-    state.unanswered_in_a_row = state.unanswered_in_a_row + 1 if by_clock else 0
+    skipped = control.by == OURSELVES and control.action is ControlAction.REJECT
+    state.unanswered_in_a_row = state.unanswered_in_a_row + 1 if skipped else 0
     if control.action is ControlAction.REJECT:
         state.running.discard(experiment.id)
         state.undecided.append(experiment.id)

@@ -157,6 +157,14 @@ def test_ten_ideas_that_nobody_answers_pause_the_session() -> None:
     assert waiting(world) == [12], "a person is there again"
 
 
+def test_a_night_without_anybody_goes_on_where_silence_means_yes() -> None:
+    world = asking(policy={"approve_timeout": 5.0, "approve_then": "run"}, experiments=14)
+    go_on(world, 300)
+
+    assert world.orchestrator.outcome is not None
+    assert world.orchestrator.outcome.detail == "14 ideas"
+
+
 def test_an_approval_and_the_timeout_at_once_are_one_answer() -> None:
     for first in ("person", "clock"):
         world = asking(policy={"approve_timeout": 5.0})
