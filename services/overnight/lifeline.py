@@ -57,6 +57,10 @@ class Watchdog:
         finally:
             self._silent = self._extra = 0.0
 
+    def allow(self, seconds: float) -> None:
+        """A new step begins inside `patient`, which may take *seconds* more."""
+        self._extra, self._silent = seconds, 0.0
+
     def _watch(self) -> None:
         tick = min(1.0, self._patience / 10)
         never = Event()
@@ -119,6 +123,11 @@ class Lifeline:
         if self.watchdog is None:
             return contextlib.nullcontext()
         return self.watchdog.patient(seconds)
+
+    def allow(self, seconds: float) -> None:
+        """Inside `patient`, a new step begins, which may be silent for *seconds* longer."""
+        if self.watchdog is not None:
+            self.watchdog.allow(seconds)
 
     def should_stop(self) -> bool:
         """Was this process asked to end? Asked from the main thread, it is a sign of life."""

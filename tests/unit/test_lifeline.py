@@ -41,6 +41,18 @@ def test_a_long_step_is_announced_and_bounded_too() -> None:
     assert bitten.wait(10), "afterwards the usual patience holds again"
 
 
+def test_each_of_several_steps_has_its_own_time() -> None:
+    """A guard that may take a minute is no reason to wait a minute longer for a run that hangs."""
+    dog, bitten = _watchdog(0.2)
+    with dog.patient(0.2):
+        dog.allow(3600)
+        time.sleep(1.0)
+
+        assert not bitten.is_set()
+        dog.allow(0.2)
+        assert bitten.wait(10)
+
+
 def test_another_thread_that_asks_is_no_sign_of_life() -> None:
     life, bitten = Lifeline(), threading.Event()
     life.watchdog = Watchdog(0.4, bitten.set)

@@ -6,7 +6,6 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from overnight.contracts.status import Status
 from overnight.faultpoints import Step, reach
 from overnight.ledger.files import GUARD, SCORE, SessionFiles
 from overnight.ledger.stamp import utc_label
-from overnight.runner.checks import Checks
+from overnight.runner.checks import Checks, OnSandbox
 from overnight.runner.parse import MetricParser, Parsed
 from overnight.runner.specs import Bench, run_spec
 from overnight.runner.verdict import Verdict, classify, ended_well
@@ -51,12 +50,11 @@ class Stopwatch:
         self._since = now
 
 
-def run_attempt(
-    bench: Bench, job: ExperimentJob, on_sandbox: Callable[[Sandbox], None]
-) -> ExperimentResult:
+def run_attempt(bench: Bench, job: ExperimentJob, on_sandbox: OnSandbox) -> ExperimentResult:
     """Run *job* once. A candidate's failure is a value; so is ours, as status infra.
 
-    on_sandbox: told of the sandbox before it starts, so that another thread can kill it.
+    on_sandbox: told of each sandbox before it starts, and of its deadline in seconds, so that
+    another thread can kill it.
     Call from the thread that outlives the sandbox.
     """
     watch = Stopwatch()
@@ -103,7 +101,7 @@ class _Attempt:
     job: ExperimentJob
     work: Path
     watch: Stopwatch
-    on_sandbox: Callable[[Sandbox], None]
+    on_sandbox: OnSandbox
 
     @property
     def _snapshot(self) -> Path:
@@ -149,7 +147,7 @@ class _Attempt:
         sandbox = self.bench.executor.prepare(spec)
         try:
             reach(Step.RUNNER_PREPARED)
-            self.on_sandbox(sandbox)
+            self.on_sandbox(sandbox, self.job.wall_seconds)
             parser = MetricParser(self.job.metric, self.job.source, self.job.constraints)
             sandbox.start(self._snapshot)
             self.watch.lap("start")

@@ -28,6 +28,9 @@ from overnight.runner.verdict import DETAIL_CHARACTERS, Verdict, classify, ended
 CODE_SUFFIXES = (".py", ".pyc", ".pyd", ".so", ".pth", ".sh", ".ini", ".cfg", ".toml")
 
 
+OnSandbox = Callable[[Sandbox, float], None]  #: what starts next, and its deadline in seconds
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scored:
     """What the metric's command said."""
@@ -56,7 +59,7 @@ class Checks:
     run: SandboxSpec  #: of the run that they follow
     snapshot: Path
     left: Path  #: what was taken from the run's working folder
-    on_sandbox: Callable[[Sandbox], None]
+    on_sandbox: OnSandbox
     _laid_out: bool = False
 
     def score(self, command: CommandSource) -> Scored:
@@ -88,7 +91,7 @@ class Checks:
         spec = check_spec(self.bench, self.job, self.run, name, command)
         sandbox = self.bench.executor.prepare(spec)
         try:
-            self.on_sandbox(sandbox)
+            self.on_sandbox(sandbox, self.job.check_seconds)
             sandbox.start(self.snapshot)
             return sandbox.wait(Deadline(wall_seconds=self.job.check_seconds), parser.feed)
         finally:

@@ -60,6 +60,10 @@ class Life(Protocol):
         """Inside, it may be silent for *seconds* longer."""
         ...
 
+    def allow(self, seconds: float) -> None:
+        """Inside `patient`, a new step begins, which may be silent for *seconds* longer."""
+        ...
+
 
 class Runner:
     """`handle` is what the queue's worker calls with each payload, in the main thread."""
@@ -193,9 +197,10 @@ class Runner:
         """
         said = False
 
-        def on_sandbox(sandbox: Sandbox) -> None:
+        def on_sandbox(sandbox: Sandbox, seconds: float) -> None:
             if said:
                 self._say_waiting(None)
+            self._life.allow(seconds)
             holder.attach(sandbox)
 
         for pause in chain(DISK_RETRY_SECONDS, repeat(DISK_RETRY_SECONDS[-1])):
@@ -209,7 +214,7 @@ class Runner:
             else:
                 reach(Step.RUNNER_CLAIMED)
                 log.info("attempt_started", experiment_id=job.id, attempt=job.attempt)
-                with self._life.patient(job.longest_seconds):
+                with self._life.patient(job.wall_seconds):
                     result = run_attempt(self._bench, job, on_sandbox)
                 holder.detach()
                 if result.status is not Status.INFRA or result.reason != DISK:

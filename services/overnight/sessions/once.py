@@ -261,7 +261,7 @@ class _Ending:
             if self._sandbox is not None:
                 self._sandbox.kill()
 
-    def attach(self, sandbox: Sandbox) -> None:
+    def attach(self, sandbox: Sandbox, _seconds: float) -> None:
         """This is what runs now."""
         with self._lock:
             self._sandbox = sandbox

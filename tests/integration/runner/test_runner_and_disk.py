@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 
@@ -15,7 +15,6 @@ from tests.unit.contracts.test_wire import _job
 from tests.unit.ledger.history_of import SID
 
 from overnight.contracts import wire
-from overnight.contracts.execution import Sandbox
 from overnight.contracts.experiment import ExperimentJob, ExperimentResult
 from overnight.jobqueue.connection import connect
 from overnight.jobqueue.flags import Flags
@@ -23,6 +22,7 @@ from overnight.jobqueue.lease import Leases
 from overnight.jobqueue.stream import LedgerSender
 from overnight.lifeline import Lifeline
 from overnight.runner.attempt import DISK, infra_result
+from overnight.runner.checks import OnSandbox
 from overnight.runner.metrics import RunnerMetrics
 from overnight.runner.service import Lines, Runner
 from overnight.runner.specs import Bench
@@ -68,11 +68,11 @@ def _results(monkeypatch: pytest.MonkeyPatch, *results: ExperimentResult) -> lis
         def kill(self) -> None:
             pass
 
-    def run(bench: Bench, job: ExperimentJob, on_sandbox: Callable[[Sandbox], None]) -> object:
+    def run(bench: Bench, job: ExperimentJob, on_sandbox: OnSandbox) -> object:
         made.append(job.attempt)
         result = left.pop(0)
         if result.reason != DISK:
-            on_sandbox(NoSandbox())  # type: ignore[arg-type]
+            on_sandbox(NoSandbox(), 1.0)  # type: ignore[arg-type]
         return result
 
     monkeypatch.setattr("overnight.runner.service.run_attempt", run)
