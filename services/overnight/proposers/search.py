@@ -101,17 +101,15 @@ class SearchProposer:
     def _strategic(
         self, history: History, space: Space, record: Record, rng: random.Random
     ) -> Iterator[Idea]:
-        """What the policy asks for when nothing gets better."""
+        """What the policy asks for when nothing gets better. There is nothing to read again."""
         match history.strategy:
             case Strategy.SMALLER_STEP:
+                # What only measured worse says little of the way there; what crashed says: less.
                 for setting in steps.halved(space, record):
-                    yield setting, "half of the step that was no gain"
-                yield from ((setting, None) for setting in steps.singles(space, record))
+                    yield setting, "half of the step that failed"
             case Strategy.COMBINE:
                 for setting, ids in steps.near_misses(space, record, self._max_knobs + 1):
                     yield setting, f"near misses {ids[0]} and {ids[1]} together"
-            case Strategy.REREAD:
-                yield from ((setting, None) for setting in steps.singles(space, record))
             case Strategy.BOLDER:
                 for _ in range(_DRAWS):
                     count = rng.randint(2, self._max_knobs + 1)

@@ -79,8 +79,9 @@ def _strides(bold: int, halvings: int) -> list[int]:
 
 
 def halved(space: Space, record: Record) -> Iterator[Setting]:
-    """Half the way of the newest idea that was no gain, its first knob alone, then its others."""
-    values = record.misses[-1].values if record.misses else {}
+    """Half the way of the newest idea, if it failed: its first knob alone, then its others."""
+    newest = record.misses[-1] if record.misses else None
+    values = newest.values if newest is not None and newest.behind is None else {}
     for knob in space.knobs:
         if knob.key not in values or not knob.ordered:
             continue

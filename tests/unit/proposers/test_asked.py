@@ -76,14 +76,14 @@ def test_steering_that_leaves_nothing_ends_with_one_line_that_says_so() -> None:
 # --- strategies --------------------------------------------------------------------------------
 
 
-def test_a_smaller_step_is_half_of_the_one_that_was_no_gain() -> None:
+def test_a_smaller_step_is_half_of_the_one_that_failed() -> None:
     session = Session(files={"train.py": "LR = 1e-3  # 1e-5 .. 1e-1\nprint(LR)\n"})
-    session.run(SearchProposer({}), 1, lambda _: 2.5)  # 3e-3
+    session.run(SearchProposer({}), 1, lambda _: None)  # 3e-3 crashes
     session.asks["strategy"] = Strategy.SMALLER_STEP
     (proposal,) = session.run(SearchProposer({}), 1, lambda _: 2.5)
 
     assert 1e-3 < changed(proposal)["LR"] < 3e-3
-    assert "half of the step that was no gain" in proposal.hypothesis
+    assert "half of the step that failed, since 3e-3 failed" in proposal.hypothesis
 
 
 def test_near_misses_are_combined_nearest_first() -> None:
