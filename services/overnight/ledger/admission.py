@@ -60,6 +60,11 @@ def admit(state: SessionState, message: LedgerMessage) -> Verdict:
     return _RULES[message.kind](state, message, body)
 
 
+#: What a session began with, for ever.
+_KEPT = ("tag", "track_digest", "base_commit", "base_digest", "policy_version")
+_KEPT += ("origin", "program_digest")
+
+
 def _session_opened(state: SessionState, message: LedgerMessage, body: wire.Wire) -> Verdict:
     opened = cast(rows.SessionOpened, body)
     if opened.epoch != state.epoch + 1 or message.epoch != opened.epoch:
@@ -75,7 +80,7 @@ def _session_opened(state: SessionState, message: LedgerMessage, body: wire.Wire
         return Admit(RowKind.SESSION_OPENED, opened)
     old, new = comparable(state.config), comparable(config)
     changed = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
-    for name in ("tag", "track_digest", "base_commit", "base_digest", "policy_version"):
+    for name in _KEPT:
         if getattr(before, name) != getattr(opened, name):
             changed.append(name)
     if changed:

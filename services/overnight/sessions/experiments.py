@@ -148,8 +148,8 @@ def _newest_logged(files: SessionFiles, experiment: ExperimentState) -> int:
 
 
 def _no_log(experiment: ExperimentState, attempt: int) -> str:
-    if experiment.proposed.rejection is not None:
-        return f"experiment {experiment.id} never ran: rejected ({experiment.proposed.rejection})"
+    if experiment.rejection is not None:
+        return f"experiment {experiment.id} never ran: rejected ({experiment.rejection})"
     return f"experiment {experiment.id} has no log of attempt {attempt}"
 
 

@@ -281,3 +281,12 @@ def test_nobody_changes_the_question_of_a_session(research: dict[str, Any]) -> N
     assert refused(ledger.send(RowKind.SESSION_OPENED, "open:2", body, 2)) == (
         "research may not change within a session: open another tag"
     )
+
+
+def test_nobody_changes_what_a_session_began_with() -> None:
+    ledger = Ledger()
+    body = {**wire.dump(opening(2)), "program_digest": "a" * 64}
+
+    assert refused(ledger.send(RowKind.SESSION_OPENED, "open:2", body, 2)) == (
+        "program_digest may not change within a session: open another tag"
+    )
