@@ -63,7 +63,9 @@ def value(found: Value | None) -> str:
 
 
 def step(found: Step) -> str:
-    """`LR 0.001 -> 0.003`."""
+    """`LR 0.001 -> 0.003`; `LR = 0.003` where nobody knows what it was."""
+    if found.before is None:
+        return f"{found.knob} = {value(found.after)}"
     return f"{found.knob} {value(found.before)} -> {value(found.after)}"
 
 

@@ -38,7 +38,7 @@ class Axis:
         return _log_ticks(self.low, self.high) if self.log else _ticks(self.low, self.high, about)
 
     def _bent(self, value: float) -> float:
-        return math.log10(max(value, self.low * 1e-3)) if self.log else value / self._size
+        return math.log10(max(value, self.low)) if self.log else value / self._size
 
     @property
     def _size(self) -> float:
@@ -58,7 +58,8 @@ def value_axis(
     if highest / _FAR - lowest / _FAR <= high - low:
         low, high = lowest, highest
     if low > 0 and high / low >= _DECADE:
-        return Axis(low / 1.15, high * 1.15, start, end, log=True)
+        pad = math.exp(_PAD * (math.log(high) - math.log(low)))
+        return Axis(max(low / pad, 5e-324), _clamped(high * pad), start, end, log=True)
     span = high / 2 - low / 2  # halves: the difference may be more than a float holds
     pad = 2 * span * _PAD if span else abs(high) * 0.01 or 1.0
     low, high = _clamped(low - pad), _clamped(high + pad)

@@ -77,6 +77,8 @@ def test_what_crashed_stands_at_the_border() -> None:
         ([1.0], [1.0], False, []),
         ([0.0], [], False, []),
         ([1e-320, 1e-310], [], True, []),
+        ([1e-320, 1e308], [-1.0], False, []),
+        ([1e-320, 1e308], [], True, []),
         ([-5.0, -6.0], [-4.0], False, []),
         ([], [], False, []),
     ],
