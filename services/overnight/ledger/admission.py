@@ -61,8 +61,10 @@ def admit(state: SessionState, message: LedgerMessage) -> Verdict:
 
 
 #: What a session began with, for ever.
-_KEPT = ("tag", "track_digest", "base_commit", "base_digest", "policy_version")
-_KEPT += ("origin", "program_digest")
+_KEPT = (
+    *("tag", "track_digest", "base_commit", "base_digest", "policy_version"),
+    *("origin", "program_digest"),
+)
 
 
 def _session_opened(state: SessionState, message: LedgerMessage, body: wire.Wire) -> Verdict:
