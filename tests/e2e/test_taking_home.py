@@ -113,7 +113,7 @@ def test_the_best_code_comes_home_and_the_checkout_stays(night: tuple[Cli, Path]
     assert run_git(top, "fsck", "--strict") == ""
 
 
-def test_a_cleaned_session_goes_on(night: tuple[Cli, Path]) -> None:
+def test_cleaning_takes_no_row_and_no_export(night: tuple[Cli, Path]) -> None:
     cli, repo = night
     exports = [(repo / "sandbox" / n).read_bytes() for n in ("results.tsv", "experiments.jsonl")]
     would = cli.inside("clean", "--dry-run", "--dir", repo, "--json").json
@@ -126,13 +126,10 @@ def test_a_cleaned_session_goes_on(night: tuple[Cli, Path]) -> None:
     assert exports == [
         (repo / "sandbox" / n).read_bytes() for n in ("results.tsv", "experiments.jsonl")
     ]
-    assert cli("run", repo, "--max", 9, "--json").code == 0
     assert cli.inside("verify", "--dir", repo).code == 0
-    (run,) = cli.inside("runs", repo, "--json").json
-    assert (run["tag"], run["state"], run["experiments"]) == ("mar5", "closed", 9)
 
 
-def test_a_moved_repository_whose_git_folder_moved_too(
+def test_a_cleaned_session_goes_on_in_a_repository_that_moved_as_did_its_git_folder(
     night: tuple[Cli, Path], tmp_path: Path
 ) -> None:
     cli, old = night
@@ -141,15 +138,17 @@ def test_a_moved_repository_whose_git_folder_moved_too(
     (top / ".git").write_text(f"gitdir: {tmp_path / 'git-folder'}\n")
     repo = top / "models" / "gpt"
     try:
+        assert cli.inside("clean", "--dir", repo).code == 0
         assert cli.inside("status", "--dir", repo).code == 0
-        assert len(cli.inside("results", "--dir", repo, "--json").json) == 10
+        assert len(cli.inside("results", "--dir", repo, "--json").json) == 9
         saved = cli.inside("weights", "--to", tmp_path / "w", "--dir", repo)
         applied = cli.inside("apply", "--onto", "again", "--dir", repo, "--json")
         assert (saved.code, applied.code) == (0, 0), applied
         assert applied.json["repo"] == str(repo)
-        assert cli("run", repo, "--max", 10, "--json").code == 0
-        assert cli.inside("clean", "--dir", repo).code == 0
+        assert cli("run", repo, "--max", 9, "--json").code == 0
         assert cli.inside("verify", "--dir", repo).code == 0
+        (run,) = cli.inside("runs", repo, "--json").json
+        assert (run["tag"], run["state"], run["experiments"]) == ("mar5", "closed", 9)
         assert processes_with(str(tmp_path)) == []
     finally:
         shutil.move(top, old.parents[1])
