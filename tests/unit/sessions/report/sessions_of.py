@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,6 +78,27 @@ def facts_of(*ideas: Idea, **keywords: Any) -> Facts:
     told = facts(session(*ideas, **keywords), "mar5")
     assert told is not None
     return told
+
+
+def anything(seed: int) -> Facts:
+    """Some session, with every odd number and value that a ledger may hold."""
+    rng = random.Random(seed)
+    odd = [0.0, -0.0, 1e-320, 1e308, -1e308, 1.0, 2.0, -3.0, 1e-9]
+    moved: list[dict[str, Any]] = [
+        {}, {"LR": rng.choice([0.1, 1, True, "x", 10**400, 1e308, -1e308, 0])}, {"NEW": -1},
+        {"LR": rng.random(), "DEPTH": rng.randrange(9)},
+    ]  # fmt: skip
+    ideas = [
+        Idea(metric=rng.choice([None, *odd, rng.random()]), knobs=rng.choice(moved),
+             parent=rng.choice([None, 1]))
+        for _ in range(rng.randrange(40))
+    ]  # fmt: skip
+    baseline = rng.choice([None, *odd])
+    return facts_of(
+        *(ideas if baseline is not None else []), baseline=baseline,
+        metric={"name": "m", "direction": rng.choice(["minimize", "maximize"])},
+        start=rng.choice([{}, {"LR": 0.1, "DEPTH": 2}, None]),
+    )  # fmt: skip
 
 
 def _details(

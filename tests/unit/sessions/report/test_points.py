@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
-import random
+import re
 
 import pytest
-from tests.unit.sessions.report.sessions_of import Facts, Idea, facts_of
+from tests.unit.sessions.report.sessions_of import Facts, Idea, anything, facts_of
 
+from overnight.sessions.program.following import following
+from overnight.sessions.report import summary
+from overnight.sessions.report.page import page
 from overnight.sessions.report.points import TITLES, points
-from overnight.sessions.report.text import point_lines
+from overnight.sessions.report.research import research
+from overnight.sessions.report.text import full_lines, point_lines
 
 GOOD = (
     Idea(metric=1.8, knobs={"LR": 0.3}),
@@ -126,23 +131,22 @@ def test_hostile_words_stay_one_safe_line() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_no_session_whatever_breaks_a_point_or_makes_it_long(seed: int) -> None:
-    print("seed", seed)
-    rng = random.Random(seed)
-    values = [0.0, -0.0, 1e-320, 1e308, -1e308, 1.0, 2.0, 2.5]
-    ideas = [
-        Idea(
-            metric=rng.choice([None, *values, rng.random()]),
-            knobs=rng.choice([{}, {"LR": rng.choice([0.1, 1, True, "x", 10**400])}, {"NEW": -1}]),
-        )
-        for _ in range(rng.randrange(0, 30))
-    ]
-    baseline = rng.choice([None, *values])
-    told = facts_of(
-        *(ideas if baseline is not None else []), baseline=baseline,
-        metric={"name": "m", "direction": rng.choice(["minimize", "maximize"])},
-    )  # fmt: skip
+    told = anything(seed)
 
     for text in points(told):
         assert text
         assert len(text) < 400
     assert told.total_gain is None or math.isfinite(told.total_gain)
+
+
+@pytest.mark.parametrize("seed", range(100, 130))
+def test_no_session_whatever_breaks_a_report(seed: int) -> None:
+    told = anything(seed)
+    found = research(told)
+
+    lines = [line.text for line in full_lines(told, found)]
+    drawn = page(told, found)
+    json.dumps(summary.whole(told, found), allow_nan=False)
+    following("# Mine\n", told)
+
+    assert not re.search(r"\b(nan|inf)\b", " ".join(lines) + drawn)
