@@ -105,7 +105,7 @@ def test_poison_is_bounded_and_a_person_sees_to_it(poisoned: Stage) -> None:
     assert [two["ref"], two["kind"], two["attempt"]] == ["2", "experiment", 3]
     assert two["why"].startswith("lost: ")
     assert (job["kind"], job["experiment"], job["attempt"]) == ("job", 7, 2)
-    assert "ExperimentJob v2 was written by a newer version" in job["why"]
+    assert "ExperimentJob v3 was written by a newer version" in job["why"]
 
     _poison(poisoned)
     _letter(poisoned, "drop", job["ref"])
