@@ -38,6 +38,7 @@ from overnight.ledger.disk import free_gb, freeable
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.identity import read_identity
 from overnight.ledger.lock import hold
+from overnight.ledger.program import kept_program
 from overnight.ledger.reader import LedgerTail
 from overnight.orchestrator.jobs import Launch, links_into
 from overnight.orchestrator.planning import Bounds, prefetch
@@ -82,22 +83,6 @@ def read_opening(files: SessionFiles) -> Opening:
         raise LedgerError(f"{files.opening}: {error}; start it with `overnight run`") from error
 
 
-def _program(files: SessionFiles, digest: str | None) -> str | None:
-    """program.md as the session began with it. Raises LedgerError when that is no more there."""
-    if digest is None:
-        return None
-    try:
-        text = files.program.read_text("utf-8")
-    except (OSError, UnicodeDecodeError):
-        text = ""
-    if wire.digest(text) != digest:
-        raise LedgerError(
-            f"{files.program} is not the program.md that this session began with: put it back, or "
-            "open another session with --tag"
-        )
-    return text
-
-
 def _lock(files: SessionFiles) -> int:
     return hold(
         files.orchestrator_lock,
@@ -135,7 +120,7 @@ def _build(
         free_gb=partial(free_gb, files.root),
         freeable=partial(freeable, files),
         proposer=load(PROPOSERS, config.proposer.name)(dict(config.proposer.options)),
-        program=_program(files, opening.session.program_digest),
+        program=kept_program(files, opening.session.program_digest),
     )
     return Orchestrator(
         ports,

@@ -31,6 +31,7 @@ from overnight.ledger.fold import SessionState
 from overnight.ledger.head import head_problem, read_head
 from overnight.ledger.identity import Identity, read_identity
 from overnight.ledger.lock import hold
+from overnight.ledger.program import kept_program
 from overnight.orchestrator.policy import POLICY_VERSION, check_policy
 from overnight.sessions.base import base_of
 from overnight.sessions.beginning import Beginning, begin, check_beginning
@@ -240,6 +241,7 @@ def _resume(files: SessionFiles, lock: int, launch: _Launch, request: Request) -
         )
     check_limits(launch.resolved, state)
     check_beginning(state.opened, config, request.source)
+    kept_program(files, state.opened.program_digest)
     session = state.opened.model_copy(
         update={
             "config": wire.dump(config),

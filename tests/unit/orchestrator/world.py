@@ -90,6 +90,7 @@ class World:
         experiments: int = 4,
         max_attempts: int = 50,
         policy: Mapping[str, object] | None = None,
+        program: str | None = None,
         **config: object,
     ) -> None:
         self.disk: list[Row] = []
@@ -106,6 +107,7 @@ class World:
         self.opening = opening(policy=wanted, **config)
         ahead = prefetch(wire.build(Policy, wanted))
         self.bounds = Bounds(in_flight=runners + ahead, max_attempts=max_attempts)
+        self.program = program
         self.told: list[History] = []  #: what the proposer was told, each time
         self.writer = MemoryWriter(self.disk)
         self.recorder = Recorder(self.writer, lambda row: None)  # type: ignore[arg-type]
@@ -120,7 +122,8 @@ class World:
             rows.done = len(self.disk)  # type: ignore[attr-defined]
             return self.disk[done:]
 
-        ports = Ports(rows=rows, ledger=self, queue=self, trees=self, proposer=self)  # type: ignore[arg-type]
+        parts = {"ledger": self, "queue": self, "trees": self, "proposer": self}
+        ports = Ports(rows=rows, program=self.program, **parts)  # type: ignore[arg-type]
         starter = f"start-{next(self.entry_ids)}"
         return Orchestrator(
             ports, self.opening, bounds=self.bounds, timing=Timing(), launch=LAUNCH, starter=starter
