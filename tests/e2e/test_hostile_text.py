@@ -73,6 +73,7 @@ VERBS = (
     ("status",), ("results",), ("results", "--top", "1"), ("show", "2"), ("show", "3"),
     ("diff", "2"),
     ("log", "2"), ("log", "3"), ("watch",), ("verify",), ("deadletter", "list"), ("show", "best"),
+    ("report",), ("report", "--full"),
     ("show", HOSTILE.replace("\0", "")), ("log", "../1"), ("diff", "%2e%2e"), ("show", "1_0"),
     ("show", "\u0663"), ("show", "-1"), ("show", "9" * 5000), ("status", HOSTILE.replace("\0", "")),
     ("results", "--status", HOSTILE.replace("\0", "")),
@@ -94,7 +95,16 @@ def test_no_view_gives_a_terminal_an_order(
 
 
 @pytest.mark.parametrize(
-    "verb", ["status", "results", "verify", "show 2", "deadletter list", "prompt iteration"]
+    "verb",
+    [
+        "status",
+        "results",
+        "verify",
+        "show 2",
+        "deadletter list",
+        "prompt iteration",
+        "report --full",
+    ],
 )
 def test_json_is_one_ascii_line_that_keeps_the_text(
     sandbox: Path, tmp_path: Path, verb: str
@@ -107,7 +117,7 @@ def test_json_is_one_ascii_line_that_keeps_the_text(
         assert done.json["hypothesis"] == LONG
 
 
-@pytest.mark.parametrize("verb", ["results", "show 2", "log 2"])
+@pytest.mark.parametrize("verb", ["results", "show 2", "log 2", "report --full"])
 def test_a_terminal_gets_our_own_colours_and_nothing_else(
     sandbox: Path, tmp_path: Path, verb: str
 ) -> None:
