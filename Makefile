@@ -9,7 +9,7 @@ TEST_JOBS ?= 3
 # PyTorch's public index of CPU builds, tried on machines without a GPU; may be out of reach.
 TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
 
-.PHONY: demo test setup lint lock preflight clean
+.PHONY: demo test setup lint images lock preflight clean
 .DEFAULT_GOAL := demo
 
 demo: setup  ## the whole system on the bundled track, live
@@ -33,6 +33,9 @@ lint: setup
 	@$(BIN)/ruff check -q . && $(BIN)/ruff format -q --check . && echo "ruff ok"
 	@$(BIN)/mypy --no-error-summary && echo "mypy ok"
 	@$(BIN)/lint-imports --no-cache >/tmp/overnight-imports.$$$$ 2>&1 && echo "floors ok" || { cat /tmp/overnight-imports.$$$$; rm -f /tmp/overnight-imports.$$$$; exit 1; }; rm -f /tmp/overnight-imports.$$$$
+
+images: setup  ## the pictures in docs/images, from a real session
+	@$(BIN)/python -m benchmarks.images
 
 lock:  ## resolve ci/requirements.txt again
 	@$(BIN)/pip-compile -q --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
