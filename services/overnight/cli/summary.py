@@ -81,6 +81,10 @@ def _waits_for(status: Mapping[str, Any], here: Path) -> list[str]:
 
 def _research(status: Mapping[str, Any]) -> list[str]:
     lines = []
+    if status["origin"]:
+        lines.append(
+            f"  from      experiment {status['origin']['id']} of {status['origin']['tag']}"
+        )
     if status["question"]:
         lines.append(f"  question  {one_line(status['question'], 300)}")
     if status["starting_hypothesis"]:

@@ -53,6 +53,7 @@ def status_object(
         "ideas": idea_counts(state),
         "candidates": state.candidates,
         "description": state.opened.description if state.opened else "",
+        "origin": _origin(state),
         "question": research.question,
         "starting_hypothesis": research.starting_hypothesis,
         "steering": [asdict(advice) for advice in state.steering[-ADVICE_SHOWN:]],
@@ -68,6 +69,12 @@ def status_object(
         "waiting": {},  # service -> what for; `current_status` knows
         "program": None,  # what became of program.md; `current_status` knows
     }
+
+
+def _origin(state: SessionState) -> dict[str, Any] | None:
+    """Whose result it began with; None: with the folder, as nearly always."""
+    origin = state.opened.origin if state.opened else None
+    return None if origin is None else {"tag": origin.tag, "id": origin.id}
 
 
 def spent(state: SessionState) -> dict[str, float | None]:

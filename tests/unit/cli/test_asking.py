@@ -12,6 +12,7 @@ from overnight.cli.events import JsonView
 from overnight.cli.live import LiveView
 from overnight.cli.summary import status_lines
 from overnight.cli.view import Head
+from overnight.contracts.rows import Origin
 from overnight.contracts.status import RowKind
 from overnight.ledger.files import SessionFiles
 from overnight.sessions.limits import estimate
@@ -121,3 +122,13 @@ def test_status_names_the_limit_that_it_waits_for_and_the_advice() -> None:
     ledger.say("control:a", {"action": "steer", "why": "smaller\nsteps"})
     assert "  advice    smaller steps" in told(ledger)
     assert ledger.writer.disk[-1].kind is RowKind.CONTROL
+
+
+def test_status_names_whose_result_a_session_began_with() -> None:
+    ledger = Ledger()
+    assert not any(line.startswith("  from ") for line in told(ledger))
+    assert ledger.state.opened is not None
+    origin = Origin(tag="mar5", sid="0123456789ab", id=31, commit="c" * 40)
+    ledger.state.opened = ledger.state.opened.model_copy(update={"origin": origin})
+
+    assert "  from      experiment 31 of mar5" in told(ledger)
