@@ -70,12 +70,11 @@ class SearchProposer:
     ) -> Iterator[Idea]:
         yield from self._preferred(space, record, steered)
         yield from self._strategic(history, space, record, rng)
-        for lag in (1, 2):
-            setting = steps.onward(space, record, lag)
-            if setting is not None:
-                gains = "gain" if lag == 1 else "two gains"
-                yield setting, f"on in the direction of the last {gains}"
         turn = sum(one.proposer == self.name for one in history.experiments) - self._early
+        for lag, gains in ((1, "gain"), (2, "two gains")) if turn >= 0 else ():
+            setting = steps.onward(space, record, lag)
+            if setting is not None and len(telling.changes(space, setting)) <= self._max_knobs:
+                yield setting, f"on in the direction of the last {gains}"
         if turn < 0 or turn % 3 == 0:
             yield from ((setting, None) for setting in steps.singles(space, record))
         if turn % 3 == 1:
@@ -108,11 +107,11 @@ class SearchProposer:
                 for setting in steps.halved(space, record):
                     yield setting, "half of the step that failed"
             case Strategy.COMBINE:
-                for setting, ids in steps.near_misses(space, record, self._max_knobs + 1):
+                for setting, ids in steps.near_misses(space, record, self._max_knobs):
                     yield setting, f"near misses {ids[0]} and {ids[1]} together"
             case Strategy.BOLDER:
                 for _ in range(_DRAWS):
-                    count = rng.randint(2, self._max_knobs + 1)
+                    count = rng.randint(min(2, self._max_knobs), self._max_knobs)
                     yield steps.anywhere(space, rng, count, record), "a bolder change on a plateau"
             case Strategy.REWIND:
                 parent = past.parent_of(history)

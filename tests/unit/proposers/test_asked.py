@@ -144,7 +144,7 @@ def test_every_strategy_goes_on_from_every_history_and_never_repeats(strategy: S
 def test_the_hypothesis_says_what_the_constant_brought_before() -> None:
     session = Session()
     metric = iter([1.99, 2.5])
-    _, second = session.run(SearchProposer({}), 2, lambda _: next(metric))
+    _, second = session.run(SearchProposer({"early": 1}), 2, lambda _: next(metric))
     again = session.propose(SearchProposer({"early": 0}))[1]
 
     assert second.hypothesis == (
