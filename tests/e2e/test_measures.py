@@ -73,8 +73,30 @@ def test_every_verdict_of_a_session_rests_on_what_was_measured(stage: Stage) -> 
     assert ("keep", None) in seen
     assert seen & {("discard", "constraint"), ("discard", "guard")}, seen
     assert any(final["guard"] is None for final in finals.values()), "the worst are not guarded"
+    _check_logs(stage, finals)
     assert stage.ask("verify", "--dir", str(stage.root)).code == 0
     stage.check_nothing_is_left()
+
+
+def _check_logs(stage: Stage, finals: dict[int, truth.Row]) -> None:
+    """`log` shows what failed, and each part when it is asked for."""
+    failed = [number for number, final in finals.items() if final["guard"] == "failed"]
+    for number in failed[:1]:
+        assert stage.ask("log", str(number), "--dir", str(stage.root)).output.startswith("width ")
+    asked = {
+        part: stage.ask("log", "1", "--of", part, "--dir", str(stage.root)).output
+        for part in ("run", "score", "guard")
+    }
+    assert asked == {
+        "run": "step:9/9 mem:300MiB\nval_bpb: 0.0\n",
+        "score": "val_bpb: 2.05\n",
+        "guard": "width 3.0\n",
+    }
+    refused = stage.ask("log", "1", "--of", "nothing", "--dir", str(stage.root))
+    assert (refused.code, refused.errors) == (
+        2,
+        "overnight: --of nothing: there are run, score, guard\n",
+    )
 
 
 @pytest.mark.timeout(200)
