@@ -27,6 +27,7 @@ _LABELS = {
     "editable_files": "edits",
     "constraints": "bounds",
     "pass_env": "passes",
+    "startup_grace": "grace",
 }
 _BETTER = {"minimize": "lower", "maximize": "higher"}
 _WIDTH = 34  #: of a value's column

@@ -28,6 +28,7 @@ _PLACE = (
     ("iter_strategy", "snapshots", "or branches: a commit an experiment"),
     ("sandbox_root", "./sandbox", "all that Overnight stores"),
 )
+_BUDGET = ("gate", "budget", "startup_grace")
 _AFTER = ("pass_env", "prepare")
 _DEFAULTS = {"metric.source": "stdout_line"}
 
@@ -117,7 +118,7 @@ def render(inferred: Inferred) -> str:
         *(_found(f"  {key.partition('.')[2]}", found[key]) for key in _METRIC if _says(found, key)),
         *(_found(key, found[key]) for key in _BEFORE if _says(found, key)),
         *(_line(key, value_text(more.pop(key, value)), why) for key, value, why in _PLACE),
-        *(_found(key, found[key]) for key in ("gate", "budget")),
+        *(_found(key, found[key]) for key in _BUDGET if key in found),
         _line(
             "kill_factor",
             value_text(more.pop("kill_factor", 2.0)),

@@ -397,6 +397,15 @@ def test_a_clause_about_something_else_says_nothing(tmp_path: Path) -> None:
     assert "quality: is lower or higher better?" in text
 
 
+@pytest.mark.parametrize(("seconds", "grace"), [(1, 15.0), (29.5, 15.0), (30, None), (300, None)])
+def test_a_short_budget_leaves_time_for_imports(
+    tmp_path: Path, seconds: float, grace: float | None
+) -> None:
+    found = look(tmp_path, {"train.py": f"TIME_BUDGET = {seconds}\n{LOSS}"}).bindings
+
+    assert (found["startup_grace"].value if "startup_grace" in found else None) == grace
+
+
 # ------------------------------------------------------------------------------------------ bounds
 
 

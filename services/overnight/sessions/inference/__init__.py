@@ -13,7 +13,7 @@ from typing import Any
 
 from overnight.configuration import split_command
 from overnight.contracts.errors import UsageError
-from overnight.sessions.inference.budget import find_budget
+from overnight.sessions.inference.budget import find_budget, find_grace
 from overnight.sessions.inference.constraints import find_constraints
 from overnight.sessions.inference.direction import find_direction
 from overnight.sessions.inference.edits import find_editable
@@ -29,7 +29,7 @@ __all__ = ["Finding", "Inferred", "UnknownBindingError", "infer", "prepare_comma
 #: Bindings in the order in which they are proposed and written.
 ORDER = (
     "metric.name", "metric.direction", "metric.source", "constraints", "run_cmd", "python", "env",
-    "editable_files", "gate", "budget", "reads", "pass_env", "prepare",
+    "editable_files", "gate", "budget", "startup_grace", "reads", "pass_env", "prepare",
 )  # fmt: skip
 
 
@@ -113,6 +113,7 @@ def infer(root: Path, given: Mapping[str, Any], environ: Mapping[str, str]) -> I
         "editable_files": find_editable(repo, training, metric, given),
         "gate": budget.gate,
         "budget": budget.amount,
+        "startup_grace": find_grace(budget),
         "reads": reads.places,
         "pass_env": reads.pass_env,
         "prepare": prepare,

@@ -12,6 +12,7 @@ from overnight.sessions.inference.training import Training
 from overnight.sessions.sources import Constant, Repository, Script
 
 DEFAULT_SECONDS = 300.0
+SHORT_SECONDS, GRACE_SECONDS = 30.0, 15.0
 TIME, EPOCHS, STEPS = "time", "epochs", "steps"
 
 _SECONDS_NAME = re.compile(
@@ -43,6 +44,17 @@ def find_budget(repo: Repository, training: Training, given: Mapping[str, Any]) 
         amount = Finding(value=DEFAULT_SECONDS, evidence="the default, nothing says otherwise")
         return Budget(amount=amount, gate=gate)
     return Budget(amount=found.amount, gate=gate)
+
+
+def find_grace(budget: Budget) -> Finding | None:
+    """Time for imports and evaluation where the budget is so short that they would eat it: the
+    deadline counts from the start of the process, a script's own clock from its first step."""
+    amount = budget.amount.value
+    if budget.gate.value != TIME or not isinstance(amount, int | float) or amount >= SHORT_SECONDS:
+        return None
+    return Finding(
+        value=GRACE_SECONDS, evidence="seconds; imports are no part of so short a budget"
+    )
 
 
 def _found(repo: Repository, training: Training) -> Budget:
