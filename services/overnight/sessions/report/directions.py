@@ -15,6 +15,9 @@ from overnight.sessions.report import figures
 from overnight.sessions.report.entries import Facts, Value
 from overnight.sessions.report.knobs import Knob, is_number, knobs, near_misses
 
+_WIDE = 1.5  #: ratio of two values from which on a ladder goes by ratios
+_SQUEEZED = 0.1
+
 NOTHING_KNOWN = (
     "no knob of this session is known by name, so no family can be derived: name one in program.md"
 )
@@ -35,7 +38,7 @@ def next_family(facts: Facts) -> Family | None:
     if again is not None:
         return again
     won = [k for k in known.values() if k.best is not None and (k.best.entry.gain or 0.0) > 0]
-    won.sort(key=lambda k: (k.best is not None and k.best.alone, _gain(k)), reverse=True)
+    won.sort(key=lambda k: (k.best is not None and k.best.alone, _gain(k) * _room(k)), reverse=True)
     for knob in won:
         family = _around(knob)
         if family is not None:
@@ -79,28 +82,64 @@ def _gain(knob: Knob) -> float:
 
 def _around(knob: Knob) -> Family | None:
     """Beside the value that won: between its neighbours, and beyond it where nothing was tried."""
-    best = knob.best
+    best, centre, values = knob.best, _centre(knob), knob.values
     assert best is not None  # the caller has looked
-    centre = knob.here if knob.here is not None else best.step.after
-    values = [v for v in knob.values if is_number(v)]
-    if not is_number(centre) or len(values) < 2 or len(values) != len(knob.values):
+    if centre is None:
         return None
-    lower = max((v for v in values if float(v) < float(centre)), key=float, default=None)
-    upper = min((v for v in values if float(v) > float(centre)), key=float, default=None)
+    lower, upper = _neighbours(knob, centre)
     new = [
         between(lower, centre) if lower is not None else beyond(upper, centre),
         between(centre, upper) if upper is not None else beyond(lower, centre),
     ]
+    if _doubles(values):  # 2048 and 4096: nobody means 2900
+        new = [_doubled(centre, up=False), _doubled(centre, up=True)]
     fresh = [v for v in new if v is not None and v not in values and v != centre]
     if not fresh:
         return None
     places = figures.names([figures.value(v) for v in sorted(fresh, key=float)], 3)
     alone = "" if best.alone else " (never tried alone)"
     return Family(
-        f"{knob.name} at {places}, one at a time",
+        f"{knob.name} at {places}" + (", one at a time" if len(fresh) > 1 else ""),
         f"{figures.step(best.step)} brought {abs(_gain(knob)):.3g} ({best.entry.id:03d}){alone}"
         f"; now {figures.value(centre)}",
     )
+
+
+def _centre(knob: Knob) -> Value | None:
+    """Its value in the best, where all its values are numbers and there is more than one."""
+    centre = knob.here if knob.here is not None or knob.best is None else knob.best.step.after
+    numbers = len(knob.values) > 1 and all(is_number(v) for v in knob.values)
+    return centre if numbers and is_number(centre) else None
+
+
+def _neighbours(knob: Knob, centre: Value) -> tuple[Value | None, Value | None]:
+    """The next tried values below and above."""
+    lower = max((v for v in knob.values if float(v) < float(centre)), key=float, default=None)
+    upper = min((v for v in knob.values if float(v) > float(centre)), key=float, default=None)
+    return lower, upper
+
+
+def _room(knob: Knob) -> float:
+    """How much there may be left: most at an open end, little between close neighbours."""
+    centre = _centre(knob)
+    if centre is None:
+        return 0.0
+    lower, upper = _neighbours(knob, centre)
+    if lower is None or upper is None:
+        return 1.0
+    a, b, c = float(lower), float(upper), float(centre)
+    return _SQUEEZED if a > 0 and c / a < _WIDE and b / c < _WIDE else 0.5
+
+
+def _doubles(values: Sequence[Value]) -> bool:
+    """Powers of two, as sizes often are."""
+    whole = [v for v in values if isinstance(v, int) and v > 1 and v & (v - 1) == 0]
+    return len(whole) == len(values) > 1
+
+
+def _doubled(value: Value, *, up: bool) -> Value | None:
+    number = int(value) * 2 if up else int(value) // 2
+    return number if number > 0 else None
 
 
 def between(low: Value | None, high: Value | None) -> Value | None:
@@ -108,7 +147,7 @@ def between(low: Value | None, high: Value | None) -> Value | None:
     if not (is_number(low) and is_number(high)):
         return None
     a, b = float(low or 0), float(high or 0)
-    wide = a > 0 and b > 0 and max(a, b) / min(a, b) >= 1.5
+    wide = a > 0 and b > 0 and max(a, b) / min(a, b) >= _WIDE
     middle = math.sqrt(a) * math.sqrt(b) if wide else a / 2 + b / 2
     return _like(middle, low, high)
 

@@ -159,6 +159,19 @@ def test_near_misses_of_different_knobs_are_combined() -> None:
     assert family.what == "near misses combined: wider layers (003) with a warm start (004)"
 
 
+def test_the_next_family_goes_on_where_an_end_is_open_and_doubles_what_doubled() -> None:
+    told = facts_of(
+        Idea(metric=1.7, knobs={"LR": 0.13}), Idea(metric=1.9, knobs={"LR": 0.16}),
+        Idea(metric=1.5, knobs={"DIM": 128}), start={"LR": 0.1, "DIM": 64},
+    )  # fmt: skip
+
+    family = directions.next_family(told)
+
+    assert family is not None
+    assert family.what == "DIM at 256"
+    assert family.why == "DIM 64 -> 128 brought 0.2 (004); now 128"
+
+
 @pytest.mark.parametrize(
     ("low", "high", "wanted"),
     [(0.1, 0.4, 0.2), (4, 8, 6), (4, 5, None), (-1.0, 1.0, 0.0), (True, 2, None), ("a", 1, None)],
