@@ -151,7 +151,8 @@ def _ask(plan: Plan, *, yes: bool, quiet: bool) -> None:
 
 def _note(text: str, *, quiet: bool) -> None:
     if not quiet:
-        output.say(output.safe(text, 500))
+        indent = text[: len(text) - len(text.lstrip(" "))]
+        output.say(f"{indent}{output.safe(text, 500)}")
 
 
 def _announce(step: Step, *, quiet: bool) -> None:

@@ -202,11 +202,11 @@ def test_a_python_that_does_not_start_is_a_row_and_no_traceback(tmp_path: Path) 
     [
         ((), "snapshots", "nothing uncommitted; the baseline is HEAD 228791f"),
         ((" M train.py", "?? notes.md"), "snapshots",
-         "M train.py, ?? notes.md part of the baseline, as it lies (HEAD 228791f)"),
+         "M train.py, ?? notes.md are part of the baseline, as it lies (HEAD 228791f)"),
         ((" M train.py",), "branches",
-         "M train.py NOT part of the baseline (HEAD 228791f): commit first, or snapshots"),
+         "M train.py is NOT part of the baseline (HEAD 228791f): commit first, or snapshots"),
         (tuple(f"?? {n}" for n in range(9)), "snapshots",
-         "?? 0, ?? 1, ?? 2, ?? 3, ?? 4, ?? 5 and 3 more part of the baseline, as it lies "
+         "?? 0, ?? 1, ?? 2, ?? 3, ?? 4, ?? 5 and 3 more are part of the baseline, as it lies "
          "(HEAD 228791f)"),
     ],
 )  # fmt: skip

@@ -90,6 +90,7 @@ def yours(found: Changes | None, strategy: str) -> str:
     named = ", ".join(" ".join(line.split()) for line in found.changed[:MAX_NAMED])
     more = len(found.changed) - MAX_NAMED
     named += f" and {more} more" if more > 0 else ""
+    named += " is" if len(found.changed) == 1 else " are"
     if strategy == "branches":
         return f"{named} NOT part of the baseline (HEAD {found.head}): commit first, or snapshots"
     return f"{named} part of the baseline, as it lies (HEAD {found.head or 'none'})"
