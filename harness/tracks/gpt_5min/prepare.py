@@ -85,9 +85,13 @@ def fetch():
     packed, part = DATA / "enwik8.zip", DATA / "enwik8.zip.part"
     if not packed.exists():
         print(f"fetching {SOURCE}")
-        with urllib.request.urlopen(SOURCE, timeout=60) as answer, open(part, "wb") as file:
-            while some := answer.read(1 << 20):
-                file.write(some)
+        try:
+            with urllib.request.urlopen(SOURCE, timeout=60) as answer, open(part, "wb") as file:
+                while some := answer.read(1 << 20):
+                    file.write(some)
+        except OSError as error:
+            raise SystemExit(f"{SOURCE} can't be fetched ({error}): try again, or give text of "
+                             "your own with --text FILE...") from None
         os.replace(part, packed)
     with zipfile.ZipFile(packed) as archive:
         text = archive.read("enwik8")
