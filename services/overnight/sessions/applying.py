@@ -119,11 +119,7 @@ def changes_to(state: SessionState, which: str) -> tuple[ExperimentState, ...]:
     if experiment.proposed.role is Role.REPLICATE and experiment.proposed.of is not None:
         experiment = state.experiments[experiment.proposed.of]
     if experiment.id == 1:
-        raise UsageError(
-            "nothing to apply: no change was kept yet, the best is the baseline itself"
-            if which == BEST
-            else "nothing to apply: experiment 1 is the baseline, your own code"
-        )
+        raise UsageError(_only_baseline(state, which))
     if experiment.proposed.commit is None:
         raise UsageError(
             f"experiment {experiment.id} has no tree: rejected ({experiment.proposed.rejection})"
@@ -131,6 +127,14 @@ def changes_to(state: SessionState, which: str) -> tuple[ExperimentState, ...]:
     if experiment.decision is None:
         raise UsageError(f"experiment {experiment.id} is not decided yet: wait for its verdict")
     return tuple(path_to(state, experiment.id))
+
+
+def _only_baseline(state: SessionState, which: str) -> str:
+    if which != BEST:
+        return "nothing to apply: experiment 1 is the baseline, what the session began with"
+    origin = state.opened.origin if state.opened else None
+    fix = "" if origin is None else f": `overnight apply {origin.id} --tag {origin.tag}`"
+    return f"nothing to apply: no change was kept yet, the best is the baseline itself{fix}"
 
 
 def _standing(last: ExperimentState) -> tuple[str, ...]:

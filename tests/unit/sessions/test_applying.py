@@ -284,6 +284,8 @@ def test_what_the_session_began_with_comes_as_its_own_commit(bare: Path) -> None
     write(bare, {"train.py": TRAIN.replace("64", "128")})
     origin = {"tag": "mar4", "sid": "a" * 12, "id": 9, "commit": "c" * 40}
     told = Told(bare, origin=origin)
+    with pytest.raises(UsageError, match="the baseline itself: `overnight apply 9 --tag mar4`"):
+        _apply(told)
     told.idea({"train.py": TRAIN.replace("64", "128").replace("0.1", "0.2")}, 0.5)
 
     _apply(told)
