@@ -230,7 +230,7 @@ class _Homecoming:
         base = self.opened.base_commit
         own = homecoming.own_edits(self.home, self.store, base, began, editable)
         notes: list[str] = []
-        if own.files:
+        if own.files and not self._has_origin(where):
             first = "not brought" if where.tip is not None else "brought first, by its own commit"
             notes.append(f"{self._began_with()} ({_few(own.files)}): {first}")
         if own.untracked:
@@ -238,6 +238,13 @@ class _Homecoming:
                 f"not in git when the session began, and not on the branch: {_few(own.untracked)}"
             )
         return ({} if where.tip is not None else own.files), tuple(notes)
+
+    def _has_origin(self, where: homecoming.Target) -> bool:
+        """Does the branch hold what the session began with already?"""
+        origin = self.opened.origin
+        if origin is None or where.tip is None:
+            return False
+        return origin.id in homecoming.already_there(self.home, where.tip, origin.tag, origin.sid)
 
     def _began_with(self) -> str:
         """What stood in the tree that the session began with, beside the user's commit."""
