@@ -237,6 +237,16 @@ def test_a_dictionary_that_is_printed_is_read(tmp_path: Path, line: str, regex: 
     assert (found.metric.value, found.source.value["regex"]) == ("val_loss", regex)
 
 
+def test_a_label_that_is_not_ascii_has_a_name_that_is(tmp_path: Path) -> None:
+    found = look(tmp_path, {"train.py": "print(f'Précision moyenne: {1:.3f}')\n"},
+                 metric__direction="maximize")  # fmt: skip
+
+    assert found.metric.value == "precision_moyenne"
+    assert found.source.value["regex"] == rf"\bPrécision\s+moyenne:\s*{NUMBER}"
+    (tmp_path / "train.py").write_text("print(f'準確率: {1:.3f}')\n")
+    assert "no metric found" in refusal(tmp_path, {})
+
+
 def test_behind_a_thin_module_the_one_with_the_work_is_edited(tmp_path: Path) -> None:
     found = look(
         tmp_path,

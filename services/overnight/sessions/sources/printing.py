@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
+import unicodedata
 from collections.abc import Iterator
 
 from overnight.sessions.sources.facts import Place, Printed
@@ -13,11 +14,12 @@ _HOLE = "\x00"  #: stands for a printed value
 _SUMMARY_LINE = re.compile(rf"\s*([A-Za-z_][A-Za-z0-9_./@-]{{0,63}})\s*:\s*{_HOLE}\s*\Z")
 _PERCENT = re.compile(r"%[-+ 0#]*\d*(?:\.\d+)?[a-zA-Z]")
 _BRACES = re.compile(r"\{[^{}]*\}")
-_WORD = r"[A-Za-z_][\w./@-]*"
+_WORD = r"[^\W\d][\w./@-]*"
 #: The last words before a value, such as `val loss ` in `step 3: train loss 1.2, val loss 1.3`.
 _LABEL = re.compile(rf"({_WORD}(?:[ ]{_WORD}){{0,3}})(\s*(?:[:=]|\bis\b)?\s*)\Z")
 #: A key of a dictionary that is printed, such as `{'val_loss': `.
 _QUOTED = re.compile(rf"""(["'])({_WORD})\1\s*:\s*\Z""")
+MAX_PATTERN = 300  #: characters; longer ones are no label
 _FILLERS = frozenset({"on", "of", "the", "set", "is", "for", "in", "over", "across", "a", "at"})
 _UNIT = re.compile(r"[A-Za-z%]+")
 _NUMBER = r"([^\s,;)]+)"
@@ -61,7 +63,9 @@ def logged_by(call: ast.Call, file: str) -> Iterator[Printed]:
         if re.fullmatch(_WORD, key):
             regex = rf"\b{re.escape(key)}[\s│|=:]+([^\s│|,\]]+)"
             place = Place(file=file, line=call.lineno)
-            yield Printed(name=key, place=place, regex=regex, in_table=True)
+            metric = key if key.isascii() else _plain_name(key)
+            if metric:
+                yield Printed(name=metric, place=place, regex=regex, in_table=True)
 
 
 def _labelled(line: str, place: Place, loop: str | None) -> Iterator[Printed]:
@@ -71,16 +75,15 @@ def _labelled(line: str, place: Place, loop: str | None) -> Iterator[Printed]:
         if quoted:
             mark, key = quoted[1], quoted[2]
             regex = rf"{mark}{re.escape(key)}{mark}:\s*([^\s,}}]+)"
-            yield Printed(name=key[:64], place=place, regex=regex, repeated=loop)
+            if _plain_name(key) and len(regex) <= MAX_PATTERN:
+                yield Printed(name=_plain_name(key), place=place, regex=regex, repeated=loop)
             continue
         match = _LABEL.search(before)
         if not match:
             continue
         words = match[1].split(" ")
         kept = [word for word in words if word.lower() not in _FILLERS] or words
-        name = "_".join(kept)
-        if " " in match[1] or name != name.lower():
-            name = name.lower()
+        name = _plain_name("_".join(kept))
         unit = _UNIT.match(after)
         number = _NUMBER if unit is None else _NUMBER.replace("+)", f"+?){re.escape(unit[0])}")
         label = r"\s+".join(re.escape(word).replace(r"\-", "-") for word in words)
@@ -88,10 +91,15 @@ def _labelled(line: str, place: Place, loop: str | None) -> Iterator[Printed]:
         gap = rf"\s*{between}\s*" if between and " " in match[2].rstrip() else rf"{between}\s*"
         if not between:
             gap = r"\s+"
-        yield Printed(
-            name=name.strip("./@-")[:64], place=place, regex=rf"\b{label}{gap}{number}",
-            repeated=loop,
-        )  # fmt: skip
+        regex = rf"\b{label}{gap}{number}"
+        if name and len(regex) <= MAX_PATTERN:
+            yield Printed(name=name, place=place, regex=regex, repeated=loop)
+
+
+def _plain_name(text: str) -> str:
+    """*text* as the name of a metric: small ASCII letters; nothing where none are left."""
+    ascii_ = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    return ascii_.strip("./@-0123456789")[:64]
 
 
 def _writes_lines(call: ast.Call) -> bool | None:
