@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from overnight.cli import options, output, places, words
+from overnight.cli import options, output, places
 from overnight.cli.options import HERE, AsJson
 
 if TYPE_CHECKING:
@@ -113,6 +113,8 @@ def _place(repo: Path, tag: str | None) -> Place:
 
 
 def _started(start: Start) -> None:
+    from overnight.cli import words
+
     command = output.safe(shlex.join(start.argv), 200)
     output.say(
         f"no session has a baseline yet: runs `{command}` once, for at most "

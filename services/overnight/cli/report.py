@@ -33,7 +33,10 @@ def report(
     directory: Dir = HERE,
     as_json: AsJson = False,
 ) -> None:
-    """The best improvement, repeated failures, what to add to 'tried', what to try next."""
+    """What a session found, in four points.
+
+    The best improvement, repeated failures, what to add to 'tried', what to try next.
+    """
     from overnight.sessions.report import summary, text
     from overnight.sessions.report.gather import gather, summarise
     from overnight.sessions.report.save import save_all
