@@ -22,13 +22,13 @@ def test_search_makes_the_track_that_is_not_ml_faster(cli: Cli, tmp_path: Path) 
     repo = tmp_path / "code_speed"
     shutil.copytree(TRACK, repo)
     cli.env["OVERNIGHT_BUDGET"] = "0.3"
-    ran = cli("run", repo, "--max", 2, "--json", seconds=150.0)
+    ran = cli("run", repo, "--max", 3, "--json", seconds=150.0)
     assert ran.code == 0, ran.err
     ended = ran.lines[-1]
     rows = {row["id"]: row for row in cli.inside("results", "--dir", repo, "--json").json}
 
-    assert [rows[n]["hypothesis"].split(":")[0] for n in (2, 3)] == [
-        "HALF False -> True", "CELLS 8 -> 20",
+    assert [rows[n]["hypothesis"].split(":")[0] for n in (2, 3, 4)] == [
+        'LAYOUT "dict" -> "list"', "HALF False -> True", "CELLS 8 -> 20",
     ]  # fmt: skip
     assert ended["best"]["metric"] < 0.8 * ended["baseline"]
     assert {row["status"] for row in rows.values()} <= {"keep", "discard"}

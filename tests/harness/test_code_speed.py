@@ -78,7 +78,9 @@ def test_the_shipped_solution_is_right_with_every_setting_of_its_constants(tmp_p
     for number, (cells, half, squares, layout) in enumerate(
         [(8, False, False, "dict"), (50, True, True, "list"), (2, True, False, "dict")]
     ):
-        text = PLAIN.replace("= 8  ", f"= {cells}  ").replace('= "dict"', f'= "{layout}"')
+        text = PLAIN.replace("= 8  ", f"= {cells}  ").replace(
+            'LAYOUT     = "dict"', f'LAYOUT     = "{layout}"'
+        )
         text = text.replace("HALF       = False", f"HALF       = {half}")
         text = text.replace("SQUARES    = False", f"SQUARES    = {squares}")
 
@@ -171,3 +173,17 @@ def test_the_median_of_the_same_solution_is_steady(tmp_path: Path) -> None:
     print(values)
 
     assert max(values) < 3 * statistics.median(values)
+
+
+def test_each_constant_of_the_solution_can_be_tuned_and_changes_what_runs() -> None:
+    from overnight.proposers.constants import parse
+    from overnight.proposers.space import build_space
+
+    knobs = build_space({"s": parse("s", PLAIN)}, {}).knobs
+
+    assert {knob.name: knob.values[:2] for knob in knobs} == {
+        "LAYOUT": ("dict", "list"), "HALF": (False, True), "CELLS": (2, 3),
+        "SQUARES": (False, True),
+    }  # fmt: skip
+    for name in ("LAYOUT == ", "CELLS,", "if HALF", "if SQUARES"):
+        assert name in PLAIN.split("def count_pairs")[1]

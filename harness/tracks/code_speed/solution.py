@@ -14,7 +14,7 @@ import math
 CELLS      = 8       # cells a side: 2 .. 50
 HALF       = False   # look at each pair of points once instead of twice
 SQUARES    = False   # compare squared distances, without the root
-LAYOUT     = "dict"  # dict, list: how cells are found
+LAYOUT     = "dict"  # dict or list: how cells are found
 
 # -----------------------------------------------------------------------------
 
@@ -43,7 +43,7 @@ NEIGHBOURS = [(dx, dy) for dx in (-1, 0, 1) for dy in (-1, 0, 1)]   # the fifth 
 
 def make_grid(xs, ys, side, cells):
     """The points of each cell."""
-    if LAYOUT == "dict":
+    if LAYOUT == "list":
         grid = [[] for _ in range(cells * cells)]
         for x, y in zip(xs, ys, strict=True):
             grid[x * cells // side * cells + y * cells // side].append((x, y))
@@ -55,7 +55,7 @@ def make_grid(xs, ys, side, cells):
 
 
 def look_up(grid, cx, cy, cells):
-    if LAYOUT == "dict":
+    if LAYOUT == "list":
         return grid[cx * cells + cy] if 0 <= cx < cells and 0 <= cy < cells else ()
     return grid.get((cx, cy), ())
 
