@@ -94,7 +94,7 @@ def following(
     force: Annotated[bool, typer.Option("--force", help="also over one that was edited")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write program.next.md from the results: beside program.md, never over it."""
+    """Write program.next.md from the results, beside program.md."""
     from overnight.sessions.program import files
 
     path = files.write_next(_place(repo, tag), to and to.absolute(), force=force)

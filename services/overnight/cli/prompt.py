@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from overnight.sessions.agreement import Brief
 
 prompt = typer.Typer(
-    help="Prompts for a coding agent, with this session's state in them.", no_args_is_help=True
+    help="Prompts for a coding agent, from this session's state.", no_args_is_help=True
 )
 
 
