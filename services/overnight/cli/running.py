@@ -153,4 +153,4 @@ def _following(closed: SessionClosed | None, option: str, again: str) -> str:
         return f"next: overnight log 1{option}"
     if was_ended_early(closed):
         return f"next: {again}  goes on"
-    return f"next: overnight results --top 10{option}"
+    return f"next: overnight report{option}"

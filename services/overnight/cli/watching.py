@@ -95,5 +95,5 @@ def _head(found: Found, state: SessionState) -> Head:
         lines=(_first_line(found, state, here),),
         best=state.metric_of(state.incumbent),
         branch=state.opened.branch if state.opened else None,
-        following=lambda closed: f"next: overnight results --top 10{option}",
+        following=lambda closed: f"next: overnight report{option}",
     )
