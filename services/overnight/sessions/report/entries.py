@@ -24,6 +24,10 @@ FAILED = frozenset({Status.CRASH, Status.TIMEOUT})
 TRIED = frozenset(
     {Status.KEEP, Status.DISCARD, Status.CRASH, Status.TIMEOUT, Status.PRUNED, Status.HELD}
 )  #: fmt: skip
+#: Why something is discarded whatever its metric is.
+OBJECTIONS = frozenset({"constraint", "vram", "guard", "not_worth_it", "no_change"})
+BROKE = OBJECTIONS - {"not_worth_it", "no_change"}  #: as bad as a crash, when it comes again
+SIMPLIFICATION = "simplification"  #: kept for less code
 NAME_CHARS = 60
 _STEP = re.compile(r"([A-Za-z_][\w.]{0,59}) (\S{1,60}) -> ([^\s,;:]{1,60})")
 
@@ -71,9 +75,16 @@ class Entry:
         return self.steps[0] if len(self.steps) == 1 else None
 
     @property
+    def objection(self) -> str | None:
+        """What stood against it beside its metric: `guard`, `constraint`, ..."""
+        found = self.reason if self.status is Status.DISCARD else None
+        return found if found in OBJECTIONS else None
+
+    @property
     def overtaken(self) -> bool:
         """Better than its parent, but by then something else was better still."""
-        return self.status is Status.DISCARD and (self.gain or 0.0) > 0
+        beaten = self.status is Status.DISCARD and self.objection is None
+        return beaten and (self.gain or 0.0) > 0
 
     @property
     def name(self) -> str:

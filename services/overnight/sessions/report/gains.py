@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from overnight.contracts.status import Status
-from overnight.sessions.report.entries import Entry, Facts
+from overnight.sessions.report.entries import SIMPLIFICATION, Entry, Facts
 from overnight.sessions.report.figures import count, number
 
 _JUMP = 4.0  #: times the median kept gain
@@ -26,6 +26,7 @@ class Standing(StrEnum):
     FELL = "fell"  #: re-run, and no better than before
     ABOVE_NOISE = "above_noise"  #: one run, beyond two sigma of a known spread
     INSIDE_NOISE = "inside_noise"  #: one run, within two sigma of a known spread
+    SIMPLER = "simpler"  #: kept for less code, not for its number
     ONE_RUN = "one_run"  #: never re-run, and no spread is known
 
 
@@ -47,6 +48,7 @@ class Gain:
             Standing.FELL: f"re-run {count(self.reruns, 'time')}: it did not hold",
             Standing.ABOVE_NOISE: "one run only, beyond the noise",
             Standing.INSIDE_NOISE: "one run only, inside the noise",
+            Standing.SIMPLER: "kept for less code, not for its number",
             Standing.ONE_RUN: "not re-run: one run only",
         }[self.standing]
         if self.jump is not None:
@@ -73,6 +75,8 @@ def gains(facts: Facts) -> list[Gain]:
 
 
 def _standing(facts: Facts, entry: Entry, size: float | None) -> Standing:
+    if entry.reason == SIMPLIFICATION:
+        return Standing.SIMPLER
     again = facts.reruns.get(entry.id)
     if again and entry.metric is not None and size is not None:
         # The first run was chosen for being good; only the others are fair.

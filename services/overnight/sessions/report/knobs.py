@@ -49,8 +49,12 @@ class Knob:
 
     @property
     def best(self) -> Trial | None:
-        """Its trial with the largest gain over its parent; one alone goes first."""
-        measured = [t for t in self.alone or self.trials if t.entry.gain is not None]
+        """Its trial with the largest gain over its parent; one alone goes first.
+
+        Nothing that broke a rule: what it gained nobody may have.
+        """
+        sound = [t for t in self.trials if t.entry.gain is not None and t.entry.objection is None]
+        measured = [t for t in sound if t.alone] or sound
         return max(measured, key=lambda t: t.entry.gain or 0.0, default=None)
 
     @property
@@ -107,7 +111,10 @@ def near_misses(facts: Facts, limit: int = 3) -> list[Entry]:
     close = [
         e
         for e in facts.ideas
-        if e.status is Status.DISCARD and e.gain_on_best is not None and -bound <= e.gain_on_best
+        if e.status is Status.DISCARD
+        and e.objection is None
+        and e.gain_on_best is not None
+        and -bound <= e.gain_on_best
     ]
     close.sort(key=lambda e: (-(e.gain_on_best or 0.0), e.id))
     chosen: dict[str, Entry] = {}

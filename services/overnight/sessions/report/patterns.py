@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from overnight.contracts.status import Status
 from overnight.contracts.untrusted import one_line
-from overnight.sessions.report.entries import FAILED, Entry, Facts
+from overnight.sessions.report.entries import BROKE, FAILED, Entry, Facts
 from overnight.sessions.report.figures import names, value
 
 CAUSE_CHARS = 70
@@ -52,7 +52,7 @@ def patterns(facts: Facts) -> list[Pattern]:
     """All of them, the commonest first."""
     found: dict[str, list[Entry]] = defaultdict(list)
     for entry in facts.ideas:
-        if entry.status in FAILED:
+        if entry.status in FAILED or entry.objection in BROKE:
             found[_cause(entry)].append(entry)
     by_count = sorted(found.items(), key=lambda item: (-len(item[1]), item[1][0].id))
     return [Pattern(cause, tuple(entries)) for cause, entries in by_count]
@@ -75,6 +75,6 @@ def never_helped(facts: Facts, least: int = 3) -> list[tuple[str, Sequence[Entry
 def _cause(entry: Entry) -> str:
     reason = _WORDS.get(entry.reason or "", (entry.reason or "").replace("_", " "))
     # Out of memory is one pattern wherever it struck; other crashes differ by what they say.
-    own = "" if entry.reason in ("oom", "train") else entry.signature or entry.detail
+    own = "" if entry.reason in ("oom", "train", *BROKE) else entry.signature or entry.detail
     told = [entry.status.value, reason, one_line(own, CAUSE_CHARS)]
     return one_line(": ".join(part for part in told if part), CAUSE_CHARS + 30)

@@ -173,6 +173,8 @@ def outcome(entry: Entry) -> str:
     """What came of it, against its parent: that is what its change did."""
     if entry.status in FAILED or entry.gain is None:
         return entry.status.value
+    if entry.objection is not None:
+        return f"{figures.change(entry.gain)}, but: {entry.objection.replace('_', ' ')}"
     if entry.gain > 0 and entry.status is not Status.KEEP:
         return f"{figures.change(entry.gain)} than its parent only"
     return figures.change(entry.gain)

@@ -37,7 +37,12 @@ START = {"LR": 0.1, "DEPTH": 4, "ACTIVATION": "gelu"}
 
 
 def session(
-    *ideas: Idea, baseline: float | None = 2.0, start: dict[str, Any] | None = None, **config: Any
+    *ideas: Idea,
+    baseline: float | None = 2.0,
+    start: dict[str, Any] | None = None,
+    baseline_result: dict[str, Any] | None = None,
+    policy_version: int = 1,
+    **config: Any,
 ) -> SessionState:
     """The fold of such a session. *start*: the knobs' values in the baseline; {}: none known."""
     writer = MemoryWriter([])
@@ -48,8 +53,11 @@ def session(
         assert isinstance(verdict, Admit), verdict
         writer.append(verdict.kind, key, verdict.body)
 
-    row(RowKind.SESSION_OPENED, "open:1", wire.dump(opening(**config)))
-    for number, idea in enumerate([Idea(metric=baseline), *ideas], start=1):
+    opened = {**wire.dump(opening(**config)), "policy_version": policy_version}
+    row(RowKind.SESSION_OPENED, "open:1", opened)
+    for number, idea in enumerate(
+        [Idea(metric=baseline, result=baseline_result or {}), *ideas], start=1
+    ):
         parent = (idea.of or idea.parent or writer.state.incumbent) if number > 1 else None
         role = "baseline" if number == 1 else "replicate" if idea.of else "candidate"
         row(RowKind.PROPOSED, f"proposed:{number}", {

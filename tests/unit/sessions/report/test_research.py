@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.unit.sessions.report.sessions_of import Idea, facts_of
 
-from overnight.sessions.report import constants, directions, summary
+from overnight.sessions.report import constants, directions, points, summary
 from overnight.sessions.report.gains import Standing, gains
 from overnight.sessions.report.patterns import patterns
 from overnight.sessions.report.research import research
@@ -191,3 +191,18 @@ def test_the_whole_summary_is_strict_json() -> None:
     assert list(value["points"]) == list(summary.POINT_KEYS)
     assert value["counts"]["crash"] == 1
     assert value["kept"][0]["standing"] == "one_run"
+
+
+def test_what_broke_a_rule_is_a_failure_that_may_repeat_not_a_near_miss() -> None:
+    bounds = {"constraints": [{"name": "size_mb", "max": 10}], "policy_version": 2}
+    told = facts_of(
+        *(Idea(metric=1.9 - n / 100, knobs={"DEPTH": 8 + n}, result={"measures": {"size_mb": 20.0}})
+          for n in range(2)),
+        baseline_result={"measures": {"size_mb": 5.0}}, **bounds,
+    )  # fmt: skip
+
+    assert [(p.cause, p.count) for p in patterns(told)] == [("discard: constraint", 2)]
+    assert [e.overtaken for e in told.ideas] == [False, False]
+    assert points.outcome(told.ideas[0]) == "better by 0.1, but: constraint"
+    assert "near misses" not in str(directions.next_family(told))
+    assert points.best_improvement(told).startswith("none: the baseline's val_bpb 2.0000 stands")
