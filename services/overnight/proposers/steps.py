@@ -11,6 +11,7 @@ from overnight.proposers.names import LORE
 from overnight.proposers.past import Move, Record, Setting, fingerprint
 from overnight.proposers.space import Knob, Space
 
+_BACK = 6  #: places that a try by itself costs, so that the best guess has not to wait for all
 _COMBINED = 6  #: near misses that are combined with each other
 
 
@@ -18,9 +19,10 @@ _COMBINED = 6  #: near misses that are combined with each other
 
 
 def singles(space: Space, record: Record) -> Iterator[Setting]:
-    """Changes of one knob by itself: the knob least often tried alone first, then by promise."""
-    moves = {knob.key: moves_of(knob, record) for knob in space.knobs}
-    for knob in sorted(space.knobs, key=lambda knob: len(moves[knob.key])):
+    """Changes of one knob by itself: by promise, what was tried alone before further back."""
+    moves = {knob.key: len(moves_of(knob, record)) for knob in space.knobs}
+    turn = {knob.key: rank + _BACK * moves[knob.key] for rank, knob in enumerate(space.knobs)}
+    for knob in sorted(space.knobs, key=lambda knob: turn[knob.key]):
         yield from of_knob(space, record, knob)
 
 

@@ -154,6 +154,15 @@ def test_the_hypothesis_says_what_the_constant_brought_before() -> None:
     assert changed(again) != {"LR": 1e-2}
 
 
+def test_the_best_guess_has_not_to_wait_for_all_of_many_constants() -> None:
+    text = "LR = 1e-3\n" + "".join(f"C{n} = 0.5\n" for n in range(20)) + "print(LR)\n"
+    session = Session(files={"train.py": text})
+    proposals = session.run(SearchProposer({}), 7, lambda _: 2.5)
+
+    assert changed(proposals[0]) == {"LR": 3e-3}
+    assert changed(proposals[6]) == {"LR": 3e-4}
+
+
 def test_eight_in_flight_change_different_constants_first_and_never_the_same_setting() -> None:
     session = Session(seed=3)
     proposals = [session.propose(SearchProposer({}))[1] for _ in range(8)]
