@@ -16,7 +16,7 @@ from tests.e2e import long_session
 from tests.e2e.cli_driver import Cli
 
 MANY, FEW = 10_000, 50
-#: Times the floor, in CPU-seconds, beside what starting takes. Measured: 2 to 4, verify 6.
+#: Times the floor, in CPU-seconds, beside what starting takes. Measured: 3 to 5, report 8.
 RATIO = 16
 #: Of the peak, for each experiment: what a fold holds of one, 3 kB in the file. Measured: 11,200.
 BYTES_EACH = 20_000

@@ -198,7 +198,7 @@ def test_a_change_of_program_md_counts_for_the_next_session() -> None:
         assert change_since(began, text) == (
             f"program.md {word} since the session began: counts for the next session"
         )
-    assert "came since" in (change_since(opening(), "plan") or "")
+    assert "began without it" in (change_since(opening(), "plan") or "")
 
 
 def test_parts_are_found_in_any_order(tmp_path: Path) -> None:

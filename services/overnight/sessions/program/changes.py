@@ -16,7 +16,9 @@ def change_since(opened: SessionOpened, text: str | None) -> str | None:
     now = None if text is None else wire.digest(text)
     if before == now:
         return None
-    what = "came" if before is None else "is gone" if now is None else "changed"
+    if before is None:
+        return f"{PROGRAM_FILE} is new, the session began without it: counts for the next session"
+    what = "is gone" if now is None else "changed"
     return f"{PROGRAM_FILE} {what} since the session began: counts for the next session"
 
 
