@@ -3,7 +3,7 @@
 # else's repositories. usage: one-machine.sh [short|long]. Uses the packages of .venv here, or of $VENV.
 #   short (CI)  eight foreign repositories and one that lies; the walk from init to apply; a session of
 #               10,000 experiments; every command of the skill; the pictures in docs, made anew
-#   long        the same, and search against its controls on all surfaces
+#   long        the same, the walk in docs played line by line, and search against its controls
 set -euo pipefail
 form=${1:-short}
 here=$(cd "$(dirname "$0")/../.." && pwd)
@@ -25,13 +25,16 @@ git clone -q "$here" "$clone"
 newcomer=(env -i -C "$clone" PATH="$PATH" HOME="$work/home" TMPDIR="${TMPDIR:-/tmp}" ONE_MACHINE_FORM="$form"
     PYTHONPATH="$clone/services:$clone" OVERNIGHT_STATE="$work/state" OVERNIGHT_DEVICE_LOCKS="$work/locks")
 
-"${newcomer[@]}" "$venv/bin/python" -m pytest -q -p no:cacheprovider --durations=5 tests/acceptance
+"${newcomer[@]}" "$venv/bin/python" -m pytest -q -p no:cacheprovider --durations=5 -n 3 \
+    --dist loadfile tests/acceptance
 lap "foreign repositories, the walk, 10,000 experiments, the skill"
 
 "${newcomer[@]}" "$venv/bin/python" -m benchmarks.images --check
 lap "pictures in docs"
 
 if [ "$form" = long ]; then
+    "${newcomer[@]}" "$venv/bin/python" -m benchmarks.walk --check
+    lap "the walk in docs"
     "${newcomer[@]}" "$venv/bin/python" -m benchmarks.search
     lap "search against its controls"
 fi

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.foreign import repositories
-from tests.e2e.foreign.repositories import Builder
+from tests.acceptance.foreign import repositories
+from tests.acceptance.foreign.repositories import Builder
 from tests.e2e.stage import Stage, stage
 
 __all__ = ["stage"]
