@@ -58,7 +58,8 @@ def test_every_verb_is_in_the_readme_s_table() -> None:
     table = re.findall(r"^\| (`.*?) \| ", (ROOT / "README.md").read_text("utf-8"), re.M)
     told = {call for row in table for call in re.findall(r"`([a-z]+(?: [a-z]+)?)", row)}
     groups = {"bench": bench.bench, "ledger": truth.ledger, "deadletter": deadletter.deadletter,
-              "program": program.program, "prompt": prompt.prompt, "skills": skills.skills}  # fmt: skip
+              "program": program.program, "prompt": prompt.prompt,
+              "skills": skills.skills}  # fmt: skip
     verbs = {verb.__name__ for verb in app.VERBS}
     for group, typed in groups.items():
         for command in typed.registered_commands:
