@@ -70,6 +70,8 @@ class SearchProposer:
     ) -> Iterator[Idea]:
         yield from self._preferred(space, record, steered)
         yield from self._strategic(history, space, record, rng)
+        for setting, number in steps.overtaken(space, record):
+            yield setting, f"a gain of experiment {number} too, while another was kept"
         turn = sum(one.proposer == self.name for one in history.experiments) - self._early
         for lag, gains in ((1, "gain"), (2, "two gains")) if turn >= 0 else ():
             setting = steps.onward(space, record, lag)

@@ -109,6 +109,18 @@ def onward(space: Space, record: Record, lag: int) -> Setting | None:
     return setting
 
 
+def overtaken(space: Space, record: Record) -> Iterator[tuple[Setting, int]]:
+    """(setting, id): what was a gain on its own parent, while another was kept, on top of this one.
+
+    Nearly all of many runners' gains are such.
+    """
+    free = {knob.key for knob in space.knobs if len(knob.values) > 1}
+    gains = [miss for miss in record.misses if miss.behind is not None and miss.behind < 0]
+    for miss in sorted(gains, key=lambda miss: (miss.behind or 0.0, miss.id)):
+        if set(miss.values) <= free:
+            yield {**space.setting, **miss.values}, miss.id
+
+
 def near_misses(space: Space, record: Record, most: int) -> Iterator[tuple[Setting, list[int]]]:
     """(setting, ids): what was nearly good enough together on top of the parent, nearest first."""
     measured = [(miss.behind, -miss.id, miss) for miss in record.misses if miss.behind is not None]

@@ -172,6 +172,19 @@ def test_eight_in_flight_change_different_constants_first_and_never_the_same_set
     assert len({tuple(sorted(p.details["knobs"].items())) for p in proposals}) == 8
 
 
+def test_a_gain_that_another_overtook_is_tried_on_top_of_it() -> None:
+    session, proposer = Session(), SearchProposer({})
+    (one, lr), (other, depth) = session.propose(proposer), session.propose(proposer)
+    session.end(one, Status.KEEP, 1.8, None)
+    session.end(other, Status.DISCARD, 1.9, "worse")  # better than the baseline, both began there
+    proposal = session.propose(proposer)[1]
+
+    assert proposal.parent == one
+    assert proposal.details["knobs"] == {**lr.details["knobs"], "train.py:DEPTH": 1}
+    assert changed(depth) == changed(proposal) == {"DEPTH": 1}
+    assert "a gain of experiment 3 too, while another was kept" in proposal.hypothesis
+
+
 def test_best_of_n_never_builds_on_what_was_kept() -> None:
     session = Session(seed=1)
     proposals = session.run(BestOfNProposer({}), 12, lambda _: session.best - 0.01)
