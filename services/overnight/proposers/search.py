@@ -74,9 +74,9 @@ class SearchProposer:
             yield setting, f"a gain of experiment {number} too, while another was kept"
         turn = sum(one.proposer == self.name for one in history.experiments) - self._early
         for lag, gains in ((1, "gain"), (2, "two gains")) if turn >= 0 else ():
-            setting = steps.onward(space, record, lag)
-            if setting is not None and len(telling.changes(space, setting)) <= self._max_knobs:
-                yield setting, f"on in the direction of the last {gains}"
+            onward = steps.onward(space, record, lag)
+            if onward is not None and len(telling.changes(space, onward)) <= self._max_knobs:
+                yield onward, f"on in the direction of the last {gains}"
         if turn < 0 or turn % 3 == 0:
             yield from ((setting, None) for setting in steps.singles(space, record))
         if turn % 3 == 1:
