@@ -6,6 +6,8 @@ import ast
 import warnings
 from collections.abc import Mapping
 
+from overnight.proposers.names import Kind, is_never_tuned, kind_of
+
 MAX_CHARS = 400_000
 MAX_CONSTANTS = 60
 
@@ -41,9 +43,16 @@ def _of(text: str) -> list[tuple[str, str]]:
             target, value = node.target, node.value
         else:
             continue
-        if isinstance(target, ast.Name) and target.id.isupper() and _is_literal(value):
+        if isinstance(target, ast.Name) and _is_setting(target.id) and _is_literal(value):
             found.append((target.id, (ast.get_source_segment(text, value) or "")[:100]))
     return found
+
+
+def _is_setting(name: str) -> bool:
+    """In capitals, or a lower-case name that tells what it is for, as the search sees it."""
+    if name.isupper():
+        return True
+    return not is_never_tuned(name) and kind_of(name) is not Kind.OTHER
 
 
 def _is_literal(node: ast.expr) -> bool:
