@@ -6,7 +6,7 @@ import ast
 import warnings
 from collections.abc import Mapping
 
-from overnight.proposers.names import Kind, is_never_tuned, kind_of
+from overnight.proposers.names import Kind, is_fixed_elsewhere, is_never_tuned, kind_of
 
 MAX_CHARS = 400_000
 MAX_CONSTANTS = 60
@@ -52,7 +52,8 @@ def _is_setting(name: str) -> bool:
     """In capitals, or a lower-case name that tells what it is for, as the search sees it."""
     if name.isupper():
         return True
-    return not is_never_tuned(name) and kind_of(name) is not Kind.OTHER
+    is_open = not is_never_tuned(name) and not is_fixed_elsewhere(name)
+    return is_open and kind_of(name) is not Kind.OTHER
 
 
 def _is_literal(node: ast.expr) -> bool:
