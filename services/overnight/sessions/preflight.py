@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from overnight.configuration import ResolvedLoop
+from overnight.configuration.plain_file import read_plain
 from overnight.contracts.errors import UsageError
 from overnight.contracts.loop import LoopConfig
 from overnight.plugins import EXECUTORS, PROPOSERS, available, load
@@ -77,12 +78,11 @@ def changed_since(store: SnapshotStore, commit: str, repo: Path) -> tuple[str, .
     changed = []
     for entry in store.entries(commit):
         place = repo / entry.path
-        try:
-            same = place.stat().st_size > LARGE_BYTES or (
-                content_digest(place.read_bytes()) == entry.sha256
-            )
-        except OSError:
-            same = False
+        data = read_plain(place, LARGE_BYTES)
+        if data is None:
+            same = place.is_file() and place.stat().st_size > LARGE_BYTES
+        else:
+            same = content_digest(data) == entry.sha256
         if not same:
             changed.append(entry.path)
     return tuple(changed)

@@ -16,10 +16,12 @@ from pathlib import Path
 
 from overnight.configuration import LOOP_FILE, ResolvedLoop, resolve_loop
 from overnight.configuration.interpreter import find_python
+from overnight.configuration.plain_file import read_plain
 from overnight.contracts.errors import InfrastructureError, UsageError
 from overnight.ledger.lock import hold
 from overnight.ledger.stamp import utc_label
 from overnight.sessions.locate import sessions_beside
+from overnight.sessions.sources import MAX_FILE_BYTES
 from overnight.snapshots.root import prepare_root
 
 RUNNING, DONE, FAILED = "running", "done", "failed"
@@ -184,10 +186,13 @@ def set_seq_len(root: Path, length: int, environ: Mapping[str, str]) -> str:
             f"MAX_SEQ_LEN is fixed for session {sessions[0].tag}: results of another value can't "
             f"be compared; for a new comparison track edit {EVALUATOR} and run with --tag NAME"
         )
+    data = read_plain(path, MAX_FILE_BYTES)
     try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--seq-len: no {EVALUATOR} to read in {root}") from error
+        text = data.decode("utf-8") if data is not None else None
+    except UnicodeDecodeError:
+        text = None
+    if text is None:
+        raise UsageError(f"--seq-len: no {EVALUATOR} to read in {root}")
     match = _SEQ_LEN.search(text)
     if match is None:
         raise UsageError(f"--seq-len: {EVALUATOR} has no line MAX_SEQ_LEN = NUMBER")

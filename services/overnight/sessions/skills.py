@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import overnight
+from overnight.configuration.plain_file import read_plain
 from overnight.contracts.errors import InfrastructureError, UsageError
 from overnight.ledger.plain import write_new
 
@@ -121,9 +122,8 @@ def _digest_at(path: Path) -> str | None:
 def _read_record(path: Path) -> dict[str, str]:
     """What we wrote there before; empty when nobody knows. A lost record only makes us careful."""
     try:
-        with path.open("rb") as file:
-            value = json.loads(file.read(RECORD_BYTES))
-    except (OSError, ValueError, RecursionError):
+        value = json.loads(read_plain(path, RECORD_BYTES) or b"{}")
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(value, dict):
         return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -214,3 +215,15 @@ def test_what_is_uncommitted_is_said_to_count_or_not(
     changed: tuple[str, ...], strategy: str, text: str
 ) -> None:
     assert yours(Changes(branch="main", head="228791f", changed=changed), strategy) == text
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("name", ["train.py", "prepare.py", "pyproject.toml", "README.md"])
+def test_a_named_pipe_in_the_place_of_a_file_makes_nobody_wait(tmp_path: Path, name: str) -> None:
+    (tmp_path / "train.py").write_text("print('val_loss: 1.0')\n")
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+
+    found = examine(tmp_path, {"PATH": "/usr/bin:/bin"})
+
+    assert found.checks

@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from overnight.configuration import LOOP_FILE, ResolvedLoop
+from overnight.configuration.plain_file import read_plain
 from overnight.contracts.errors import OvernightError, UsageError
 from overnight.sessions.locate import find_session
 from overnight.sessions.readiness.hardware import Hardware
+from overnight.sessions.sources import MAX_FILE_BYTES
 from overnight.sessions.view import current_status
 from overnight.snapshots import userrepo
 
@@ -147,10 +149,7 @@ def _mode(root: Path, loop: ResolvedLoop | None, state: str | None) -> str:
 def _constraints(root: Path, loop: ResolvedLoop | None, *, locked: bool) -> str:
     parts = []
     for name in _PREPARES:
-        try:
-            text = (root / name).read_text(errors="replace")
-        except OSError:
-            continue
+        text = (read_plain(root / name, MAX_FILE_BYTES) or b"").decode("utf-8", "replace")
         for match in _EVALUATOR.finditer(text):
             line = text.count("\n", 0, match.start()) + 1
             parts.append(f"{match[1]} = {match[2].strip()} ({name}:{line})")

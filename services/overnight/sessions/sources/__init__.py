@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from overnight.configuration import LOOP_FILE
+from overnight.configuration.plain_file import read_plain
 from overnight.sessions.sources.code import script_of
 from overnight.sessions.sources.facts import (
     Command,
@@ -106,12 +107,7 @@ def _is_read(name: str, depth: int) -> bool:
 
 
 def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except OSError:
-        return ""
-    return data.decode("utf-8", "replace") if len(data) <= MAX_FILE_BYTES else ""
+    return (read_plain(path, MAX_FILE_BYTES) or b"").decode("utf-8", "replace")
 
 
 def _prose(file: str, text: str) -> list[Prose]:
