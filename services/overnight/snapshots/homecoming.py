@@ -74,6 +74,9 @@ def target(found: UserRepo, branch: str, start: str, *, must_be_new: bool) -> Ta
     ref = f"{HEADS}{branch}"
     if branch.startswith("-") or git.attempt("check-ref-format", ref)[0] != 0:
         raise UsageError(f"--onto {branch[:80]!r}: no name for a branch")
+    if branch == "HEAD" or branch.startswith("refs/"):
+        # git itself takes them as branches, and finds everything after ambiguous.
+        raise UsageError(f"--onto {branch[:80]!r}: name it as `git branch` lists it")
     heads = branches.heads(git)
     tip = heads.get(ref)
     if tip is None:

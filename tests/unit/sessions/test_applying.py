@@ -256,6 +256,9 @@ def test_a_branch_that_exists_or_is_checked_out_is_refused(told: Told, repo: Pat
         if name:
             with pytest.raises(UsageError, match="no name for a branch"):
                 _apply(told, onto=name)
+    for name in ("HEAD", "refs/heads/x"):  # git takes them, and then finds HEAD ambiguous
+        with pytest.raises(UsageError, match="name it as `git branch` lists it"):
+            _apply(told, onto=name)
 
 
 def test_the_old_branch_gets_only_what_it_lacks(told: Told, repo: Path) -> None:
