@@ -35,6 +35,7 @@ _MODELS: dict[str, type[Wire]] = {
     "json": JsonSource,
     "command": CommandSource,
 }
+_PARTS = re.compile(r"[\s&|;()<>'\"`]+")  #: of a shell's line
 _TAKES = ("last", "min", "max", "only")
 _CONSTRAINT_KEYS = frozenset({"name", "min", "max", "regex"})
 
@@ -205,7 +206,7 @@ def _check_frozen(config: LoopConfig, argv: tuple[str, ...], repo: Path, where: 
         raise ConfigError(str(error)) from error
     paths.check_command_files(repo, argv, where)
     modules = [word for option, word in pairwise(argv) if option == "-m"]
-    named = {str(Path(word)) for word in argv}
+    named = {str(Path(part)) for word in argv for part in (word, *_PARTS.split(word)) if part}
     for module in modules:
         file = module.replace(".", "/")
         named |= {f"{file}.py", f"{file}/__main__.py", f"src/{file}.py"}

@@ -112,15 +112,19 @@ def check_command_files(repo: Path, command: tuple[str, ...], where: str) -> Non
         folder = _inside(command[2], where)
         _check_entry(repo, folder, where, folders=True)
         folder, command = f"{folder}/", command[3:]
-    script = next(
-        (word for word in command[1:] if word.endswith((".py", ".sh")) and word[0] != "-"), None
-    )
+    script = next((word for word in command[1:] if _is_script(word)), None)
     if script is not None and os.path.isabs(script):
         if Path(script).is_relative_to(repo):
             raise ConfigError(f"{where}: {script}: name it relative to the repository")
     elif script is not None:
         inside = _inside(f"{folder}{script}", where)
         _check_entry(repo, inside, where, folders=False, links=True)
+
+
+def _is_script(word: str) -> bool:
+    """Is it a script's name? `cd src && python train.py`, a shell's argument, is none."""
+    is_alone = not any(char.isspace() or char in "&|;()<>$" for char in word)
+    return word.endswith((".py", ".sh")) and word[0] != "-" and is_alone
 
 
 def expand(text: str, environ: Mapping[str, str], where: str) -> str:

@@ -273,9 +273,11 @@ def _read(folder: Path, name: str) -> bytes:
 
 def _too_large(files: tuple[TreeFile, ...], what: str) -> UsageError:
     by_count = len(files) > MAX_FILES
-    name = largest_folder(files, by_count=by_count)
+    name, kind = largest_folder(files, by_count=by_count), "folder"
+    if name == "." and not by_count:  # nobody can leave out the whole: one file is too much of it
+        name, kind = max(files, key=lambda file: file.size_bytes).path, "file"
     return UsageError(
-        f"{what}; most of it is in {name}: have git ignore that folder, and name it under "
+        f"{what}; most of it is in {name}: have git ignore that {kind}, and name it under "
         "`reads:` when candidates need it"
     )
 

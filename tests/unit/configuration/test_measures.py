@@ -156,6 +156,16 @@ def test_a_guard_is_split_like_the_run_command(repo: Path) -> None:
     assert resolve(repo, PLAIN + "guard: null\n").config.guard is None
 
 
+def test_a_shell_s_line_that_ends_in_a_script_is_not_taken_for_its_name(repo: Path) -> None:
+    line = "cd lib && python check.py"
+
+    guarded = resolve(repo, PLAIN + f"guard: [sh, -c, '{line}']\n")
+    ran = resolve(repo, PLAIN.replace("run_cmd: python train.py", f"run_cmd: [sh, -c, '{line}']"))
+
+    assert guarded.config.guard == ("sh", "-c", line)
+    assert ran.config.run_cmd == ("sh", "-c", line)
+
+
 @pytest.mark.parametrize(
     ("guard", "words"),
     [
@@ -167,6 +177,8 @@ def test_a_guard_is_split_like_the_run_command(repo: Path) -> None:
         ("python nothing.py", "nothing.py does not exist"),
         ("5", "must be a list, not 5"),
         ("uv run train.py", "train.py is editable"),
+        ("[sh, -c, 'cd . && python train.py']", "train.py is editable"),
+        ("[sh, -c, 'python ./train.py; true']", "train.py is editable"),
         ("uv pip list", "only `uv run COMMAND` of uv is understood"),
     ],
 )

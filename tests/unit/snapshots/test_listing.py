@@ -94,6 +94,11 @@ def test_a_tree_too_large_names_the_folder_and_the_way_out(files: list[TreeFile]
         refuse_large(files)
 
 
+def test_one_file_that_is_too_large_is_named_itself() -> None:
+    with pytest.raises(UsageError, match=r"most of it is in big\.bin: have git ignore that file"):
+        refuse_large([_sized("train.py", 100), _sized("big.bin", 513 * 1024**2)])
+
+
 def test_the_largest_tree_that_is_allowed_passes() -> None:
     refuse_large([_sized(f"data/{n}") for n in range(20_000)])
     refuse_large([_sized("a", 512 * 1024**2)])
