@@ -381,13 +381,18 @@ def rows(seeds: range, ideas: list[int], in_flight: int) -> Iterator[str]:
 def main() -> None:
     """Print the table; with --write put it between the marks of a page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0].strip())
-    parser.add_argument("--seeds", type=int, default=15)
+    parser.add_argument("--seeds", type=int, default=15, help="how many")
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--ideas", type=int, nargs="+", default=[10, 30, 60])
     parser.add_argument("--in-flight", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--only", nargs="*", default=None, help="names of objectives")
     parser.add_argument("--write", type=Path, help="a page with the two marks")
     options = parser.parse_args()
-    seeds, began, lines = range(options.seeds), time.monotonic(), []
+    seeds, began, lines = (
+        range(options.first_seed, options.first_seed + options.seeds),
+        time.monotonic(),
+        [],
+    )
 
     def say(line: str) -> None:
         print(line, flush=True)
@@ -400,9 +405,12 @@ def main() -> None:
         for line in rows(seeds, options.ideas, in_flight):
             say(line)
         say("")
-    say(f"Measured with `python benchmarks/search.py` on {os.cpu_count()} shared cores "
-        f"({platform.machine()}, Python {platform.python_version()}) in "
-        f"{time.monotonic() - began:.0f} s; the values do not depend on the machine.")  # fmt: skip
+    words = " ".join(["benchmarks/search.py", *sys.argv[1:]]).split(" --write")[0]
+    say(
+        f"Measured with `python {words}` on {os.cpu_count()} shared cores ({platform.machine()}, "
+        f"Python {platform.python_version()}) in {time.monotonic() - began:.0f} s; the\n"
+        "values do not depend on the machine."
+    )
     if options.write:
         page = options.write.read_text()
         before, _, rest = page.partition(MARKS[0])
