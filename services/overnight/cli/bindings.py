@@ -65,7 +65,7 @@ def init(
 
     given = {
         "metric.name": metric,
-        "metric.direction": direction,
+        "metric.direction": direction and _parsed("metric.direction", direction),
         "run_cmd": run_cmd,
         "editable_files": editable or None,
         "reads": reads or None,
@@ -112,17 +112,42 @@ def _propose(root: Path, given: dict[str, Any], environ: Mapping[str, str]) -> I
         finding = found.findings()[key]
         if finding.evidence == "given":
             continue
-        text = _shown(key, finding.value)
-        answer = typer.prompt(
-            _row(key, finding), default=text, show_default=False, prompt_suffix="  > "
-        )
-        if answer.strip() != text:
-            given[key] = _parsed(key, answer.strip())
-            found = _inferred(root, given, environ)
+        found = _asked(root, (key, finding), given, environ) or found
     for key, finding in found.findings().items():
         if key not in _ASKED:
             output.say(_row(key, finding))
     return found
+
+
+def _asked(
+    root: Path, proposed: tuple[str, Finding], given: dict[str, Any], environ: Mapping[str, str]
+) -> Inferred | None:
+    """What follows from a person's answer, None when the proposal is taken. An answer that would
+    not load is asked for again at once: those before it are never lost."""
+    from overnight.contracts.errors import UsageError
+    from overnight.sessions.bindings import loadable
+
+    key, finding = proposed
+    text = _shown(key, finding.value)
+    found = None
+    while True:
+        answer = typer.prompt(
+            _row(key, finding), default=text, show_default=False, prompt_suffix="  > "
+        ).strip()
+        if answer == text:
+            return None
+        try:
+            wanted = given | {key: _parsed(key, answer)}
+            found = _inferred(root, wanted, environ)
+            loadable(root, found, environ)
+        except UsageError as error:
+            # What is wrong elsewhere is not this answer's: it is told when all are given.
+            if found is None or key in str(error):
+                output.say(f"  !           {output.safe(str(error), 300)}")
+                found = None
+                continue
+        given.update(wanted)
+        return found
 
 
 def _inferred(root: Path, given: dict[str, Any], environ: Mapping[str, str]) -> Inferred:

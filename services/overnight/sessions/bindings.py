@@ -88,10 +88,7 @@ def write(
     Raises:
         UsageError: they would not load, or can't be written. Nothing was written.
     """
-    text = render(inferred)
-    # Loaded before it is written: what does not load is never left behind.
-    own = {name: value for name, value in environ.items() if not name.startswith("OVERNIGHT_")}
-    resolve_loop(root, flags={}, environ=own, loop_text=text)
+    text = loadable(root, inferred, environ)
     path = root / LOOP_FILE
     write_bindings(path, text, force=force)
     return Initialised(
@@ -103,6 +100,18 @@ def write(
         kind=inferred.kind,
         frozen=inferred.frozen,
     )
+
+
+def loadable(root: Path, inferred: Inferred, environ: Mapping[str, str]) -> str:
+    """The file's text, loaded before it is written: what does not load is never left behind.
+
+    Raises:
+        UsageError: it would not load; names the binding.
+    """
+    text = render(inferred)
+    own = {name: value for name, value in environ.items() if not name.startswith("OVERNIGHT_")}
+    resolve_loop(root, flags={}, environ=own, loop_text=text)
+    return text
 
 
 def render(inferred: Inferred) -> str:
