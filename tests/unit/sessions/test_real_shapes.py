@@ -416,6 +416,29 @@ def test_a_short_budget_leaves_time_for_imports(
     assert (found["startup_grace"].value if "startup_grace" in found else None) == grace
 
 
+@pytest.mark.parametrize("option", ["--epochs 3", "--max_iters=80"])
+def test_what_the_baseline_times_has_room_for_a_busier_machine(tmp_path: Path, option: str) -> None:
+    files = {"train.py": LOSS, "README.md": f"```\npython train.py {option}\n```\n"}
+
+    assert look(tmp_path, files).bindings["startup_grace"].value == 15.0
+
+
+def test_a_number_inside_a_written_dictionary_has_a_dotted_key(tmp_path: Path) -> None:
+    """The folder comes from a configuration file: only the README says where."""
+    code = (
+        "import json\nfrom pathlib import Path\ndef main(cfg):\n    out = Path(cfg['out'])\n"
+        "    (out / 'metrics.json').write_text(json.dumps({'eval': {'rmse': rmse, 'n': 5}}))\n"
+    )
+    readme = (
+        "```\npython train.py\n```\nwrites `runs/latest/metrics.json`. Lowest `eval.rmse` wins.\n"
+    )
+    found = look(tmp_path, {"train.py": code, "README.md": readme})
+
+    assert found.metric.value == "eval.rmse"
+    assert found.source.value == {"json": "runs/latest/metrics.json", "key": "eval.rmse"}
+    assert found.direction.value == "minimize"
+
+
 # ------------------------------------------------------------------------------------------ bounds
 
 

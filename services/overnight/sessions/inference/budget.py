@@ -48,8 +48,16 @@ def find_budget(repo: Repository, training: Training, given: Mapping[str, Any]) 
 
 def find_grace(budget: Budget) -> Finding | None:
     """Time for imports and evaluation where the budget is so short that they would eat it: the
-    deadline counts from the start of the process, a script's own clock from its first step."""
+    deadline counts from the start of the process, a script's own clock from its first step.
+
+    Where epochs or steps are counted nobody knows yet how long they take: the baseline tells, and
+    it runs alone, but candidates beside each other.
+    """
     amount = budget.amount.value
+    if budget.gate.value in (EPOCHS, STEPS):
+        return Finding(
+            value=GRACE_SECONDS, evidence="seconds on top; the baseline is timed when it runs alone"
+        )
     if budget.gate.value != TIME or not isinstance(amount, int | float) or amount >= SHORT_SECONDS:
         return None
     return Finding(

@@ -117,7 +117,7 @@ def _candidates(repo: Repository, training: Training) -> list[_Candidate]:
     script = training.script
     result = [_of_print(one) for one in (*script.printed, *_imported(repo, script))]
     for one in (script, *_modules(repo, script)):
-        result += [_of_file(written, training) for written in one.written]
+        result += [_of_file(written, repo, training) for written in one.written]
     result += [
         _of_print(one) for other in repo.scripts for one in other.printed
         if one.in_table and other is not script
@@ -141,14 +141,23 @@ def _of_print(one: Printed) -> _Candidate:
     )  # fmt: skip
 
 
-def _of_file(one: Written, training: Training) -> _Candidate:
+def _of_file(one: Written, repo: Repository, training: Training) -> _Candidate:
     folder = (_option(training.words, one.option) if one.option else None) or one.folder
+    if not folder and one.option:
+        folder = _told_folder(repo, one.file)
     parts = [training.folder, folder, one.file]
     file = "/".join(part.strip("/").removeprefix("./") for part in parts if part.strip("./"))
     return _Candidate(
         name=one.name, place=one.place, verb=f"writes it to {file}", how=1,
         source={"json": file, "key": one.name},
     )  # fmt: skip
+
+
+def _told_folder(repo: Repository, file: str) -> str:
+    """Where the prose says that *file* is written, if the code computes its folder."""
+    path = re.compile(rf"(?<![\w./~-])(?:\./)?((?:\w[\w.-]*/)+){re.escape(file)}(?![\w/])")
+    found = {match[1] for line in repo.prose for match in path.finditer(line.text)}
+    return found.pop() if len(found) == 1 else ""
 
 
 def _option(words: tuple[str, ...], name: str) -> str | None:

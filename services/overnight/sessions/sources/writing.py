@@ -123,8 +123,13 @@ def _assigned(tree: ast.Module, name: str | None = None) -> list[str]:
 
 
 def _of(node: ast.Dict) -> list[str]:
-    keys = [key.value for key in node.keys if isinstance(key, ast.Constant)]
-    return [key for key in keys if isinstance(key, str) and _KEY.match(key)]
+    """Its keys; `outer.inner` where a value is itself a dictionary, which is no number."""
+    found: list[str] = []
+    for key, value in zip(node.keys, node.values, strict=True):
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            inner = _of(value) if isinstance(value, ast.Dict) else None
+            found += [key.value] if inner is None else [f"{key.value}.{one}" for one in inner]
+    return [key for key in found if _KEY.match(key)]
 
 
 def _called(call: ast.Call) -> str:
