@@ -185,7 +185,7 @@ def _wall(execution: Execution, job: ExperimentJob, phase: Phase) -> Verdict:
     if job.gate == Gate.CPU_TIME and share is not None and share < STARVED_SHARE and below:
         detail = f"got {share:.0%} of a core in {wall:.1f} s: the machine was too busy"
         return Verdict(status=Status.INFRA, reason="starved", detail=detail)
-    detail = f"killed after {wall:.1f} s (deadline {job.wall_seconds:g} s)"
+    detail = f"killed after {wall:.1f} s (deadline {round(job.wall_seconds, 1):g} s)"
     return Verdict(status=Status.TIMEOUT, reason=phase, detail=detail)
 
 

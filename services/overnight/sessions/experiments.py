@@ -35,7 +35,7 @@ def find_experiment(state: SessionState, which: str) -> ExperimentState:
     """
     if which == BEST:
         if state.incumbent is None:
-            raise UsageError("there is no best yet: the baseline has not ended")
+            raise UsageError(f"there is no best yet: {_why_none(state)}")
         return state.experiments[state.incumbent]
     experiment = state.experiments.get(experiment_id(which))
     if experiment is None:
@@ -43,6 +43,13 @@ def find_experiment(state: SessionState, which: str) -> ExperimentState:
         there = f"1 to {last}" if last else "none yet"
         raise UsageError(f"no experiment {which} in this session (there are: {there})")
     return experiment
+
+
+def _why_none(state: SessionState) -> str:
+    first = state.baseline
+    if first is None or first.final is None:
+        return "the baseline has not ended"
+    return "the baseline gave no number: `overnight log 1` shows how it ended"
 
 
 def experiment_id(which: str) -> int:

@@ -69,6 +69,23 @@ def test_a_new_program_has_all_parts_with_the_figures_that_were_measured() -> No
     assert len(check(text, "val_bpb").open) == 2
 
 
+@pytest.mark.parametrize(
+    ("fields", "kill"),
+    [
+        ({"startup_grace": 15.0}, "killed after 615 s."),
+        ({"gate": "cpu_time"}, "killed after 600 CPU-seconds."),
+        ({"gate": "steps", "kill_factor": 3.0}, "killed after 3 times what the baseline took."),
+        ({"gate": "epochs", "startup_grace": 15.0},
+         "killed after 2 times what the baseline took plus 15 s."),
+        ({"gate": "steps", "deadline_seconds": 90.0}, "killed after 90 s."),
+    ],
+)  # fmt: skip
+def test_the_kill_is_what_a_session_holds_to(fields: dict[str, object], kill: str) -> None:
+    config = wire.build(LoopConfig, {**CONFIG, "budget": 300, **fields})
+
+    assert kill in program(_ground(config=config))
+
+
 def test_what_only_a_person_can_say_is_open_never_invented() -> None:
     text = program(_ground(measured=None, knobs={}))
     found = check(text, "val_bpb")

@@ -115,8 +115,6 @@ def _directions(ground: Ground) -> list[str]:
 def constraints(ground: Ground) -> list[str]:
     """From the bindings; each is what the session will really hold to."""
     config = ground.config
-    kill = config.deadline_seconds or config.budget * config.kill_factor
-    killed = f"killed after {kill:g} {'s' if config.deadline_seconds else _UNITS[config.gate]}"
     edits = names([_code(path) for path in config.editable_files], 8)
     frozen = f": {names([_code(path) for path in ground.frozen], 8)}" if ground.frozen else ""
     limit = config.policy.limits.vram_gb
@@ -126,13 +124,25 @@ def constraints(ground: Ground) -> list[str]:
         " (`policy.limits.vram_gb`)."
     )  # fmt: skip
     return [
-        f"- Budget: {config.budget:g} {_UNITS[config.gate]} an experiment, {killed}.",
+        f"- Budget: {config.budget:g} {_UNITS[config.gate]} an experiment,"
+        f" killed after {_kill(config)}.",
         f"- Only {edits} may be edited. All else is frozen{frozen}.",
         "- No new packages" + ("; no network." if config.network == "none" else "."),
         f"- {vram}",
         "- One meaningful change an experiment, so that each result has one cause.",
         f"- At an equal `{config.metric.name}` the shorter code wins.",
     ]
+
+
+def _kill(config: LoopConfig) -> str:
+    """As the orchestrator sets the deadline: epochs and steps are never counted for it."""
+    if config.deadline_seconds:
+        return f"{config.deadline_seconds:g} s"
+    graces = config.startup_grace + config.eval_grace
+    if config.gate in (Gate.EPOCHS, Gate.STEPS):
+        more = f" plus {graces:g} s" if graces else ""
+        return f"{config.kill_factor:g} times what the baseline took{more}"
+    return f"{config.kill_factor * config.budget + graces:g} {_UNITS[config.gate]}"
 
 
 def _code(text: str) -> str:

@@ -203,7 +203,8 @@ def _one_way(known: Mapping[str, Knob]) -> Family | None:
         centre, values = knob.here, [v for v in knob.values if is_number(v)]
         if knob.trials and is_number(centre) and centre is not None:
             sides = {float(v) > float(centre) for v in values if v != centre}
-            if len(sides) == 1:
+            # A share, a rate or a decay of zero has nothing below it.
+            if len(sides) == 1 and not (sides == {True} and centre == 0):
                 told.append(f"{knob.name} {'below' if sides == {True} else 'above'}"
                             f" {figures.value(centre)}")  # fmt: skip
     if not told:

@@ -130,6 +130,11 @@ class Facts:
         """Those that were really tried, without baseline and re-runs."""
         return tuple(e for e in self.entries if e.is_idea and e.status in TRIED)
 
+    @cached_property
+    def never_ran(self) -> int:
+        """How many ideas were refused or cancelled: `status` counts them, nothing here does."""
+        return sum(1 for e in self.entries if e.is_idea) - len(self.ideas)
+
     @property
     def baseline(self) -> Entry | None:
         """Experiment 1, decided."""

@@ -54,7 +54,7 @@ def points(facts: Facts) -> tuple[str, str, str, str]:
 def best_improvement(facts: Facts) -> str:
     """The best, not the last."""
     best, baseline = facts.best, facts.baseline
-    ideas = figures.count(len(facts.ideas), "idea")
+    ideas = figures.count(len(facts.ideas), "idea") + (" that ran" if facts.never_ran else "")
     running = f"; {facts.unfinished} not decided yet" if facts.unfinished else ""
     if best is None or baseline is None or best.metric is None:
         return _no_baseline(facts) + running
@@ -190,6 +190,8 @@ def _outcomes(entries: Sequence[Entry]) -> str:
 def next_point(facts: Facts) -> str:
     """The next narrow family."""
     if not facts.ideas:
+        if facts.baseline is not None and facts.baseline.metric is None:
+            return "the unmodified code: mend what ended it (overnight log 1), then run again"
         return "any one idea: nothing was tried that could point somewhere"
     family = next_family(facts)
     return NOTHING_KNOWN if family is None else f"{family.what}: {family.why}"

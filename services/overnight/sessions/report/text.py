@@ -36,7 +36,8 @@ def full_lines(facts: Facts, found: Research) -> list[Line]:
     """The four points, the research summary, and what they rest on."""
     better = "lower" if facts.metric.direction is Direction.MINIMIZE else "higher"
     head = f"session {facts.tag}: {facts.metric.name}, {better} is better"
-    lines = [Line(f"{head}; {figures.count(len(facts.ideas), 'idea')} tried", title=True)]
+    unrun = f", {facts.never_ran} never ran" if facts.never_ran else ""
+    lines = [Line(f"{head}; {figures.count(len(facts.ideas), 'idea')} tried{unrun}", title=True)]
     lines += [Line(f"  {line.text}") for line in point_lines(facts)]
     for part in (_research(found), _kept(facts), _counts(facts), _failures(facts), _knobs(facts),
                  _tried(facts), _places(facts)):  # fmt: skip

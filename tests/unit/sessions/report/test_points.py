@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 
 import pytest
 from tests.unit.sessions.report.sessions_of import Facts, Idea, anything, facts_of
 
+from overnight.contracts.status import Status
 from overnight.sessions.program.following import following
 from overnight.sessions.report import summary
+from overnight.sessions.report.directions import unexplored
 from overnight.sessions.report.page import page
 from overnight.sessions.report.points import TITLES, points
 from overnight.sessions.report.research import research
@@ -150,3 +153,28 @@ def test_no_session_whatever_breaks_a_report(seed: int) -> None:
     following("# Mine\n", told)
 
     assert not re.search(r"\b(nan|inf)\b", " ".join(lines) + drawn)
+
+
+def test_a_baseline_that_failed_is_what_comes_next() -> None:
+    assert points(facts_of(baseline=None))[3].startswith("the unmodified code: mend what ended it")
+
+
+def test_ideas_that_never_ran_are_told_since_status_counts_them() -> None:
+    ran = facts_of(*GOOD)
+    refused = replace(ran.entries[-1], id=99, status=Status.REJECTED)
+    told = replace(ran, entries=(*ran.entries, refused))
+
+    assert "of 5 ideas that ran; " in points(told)[0]
+    assert "; 5 ideas tried, 1 never ran" in next(iter(full_lines(told, research(told)))).text
+    assert "that ran" not in points(facts_of(*GOOD))[0]
+
+
+def test_nothing_is_offered_below_zero() -> None:
+    """A decay, a dropout or a share of zero ends there."""
+    start = {"DROPOUT": 0.0, "LR": 0.1}
+    told = facts_of(Idea(metric=2.1, knobs={"DROPOUT": 0.1}), Idea(metric=2.2, knobs={"LR": 0.3}),
+                    start=start)  # fmt: skip
+    offered = " ".join(family.what for family in unexplored(told))
+
+    assert "LR below 0.1" in offered
+    assert "DROPOUT" not in offered
