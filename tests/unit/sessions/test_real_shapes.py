@@ -423,6 +423,27 @@ def test_what_the_baseline_times_has_room_for_a_busier_machine(tmp_path: Path, o
     assert look(tmp_path, files).bindings["startup_grace"].value == 15.0
 
 
+@pytest.mark.parametrize("last", ["", "print(f'best val loss {best:.4f}')\n"])
+@pytest.mark.parametrize(
+    "goal",
+    ["The goal is the lowest validation loss.", "The metric is validation loss.",
+     "We minimise the held-out loss.", "Minimize loss on the val split: lower val loss is better."],
+)  # fmt: skip
+def test_a_validation_loss_is_never_the_loss_of_the_last_batch(
+    tmp_path: Path, goal: str, last: str
+) -> None:
+    """A nanoGPT shape: the batch's loss is printed after the evaluation's."""
+    code = (
+        "for it in range(9):\n"
+        "    print(f'step {it}: train loss {a:.4f}, val loss {b:.4f}')\n"
+        "    print(f'iter {it}: loss {c:.4f}, time {d:.2f}ms')\n"
+    )
+    found = look(tmp_path, {"train.py": code + last, "README.md": f"{goal}\n"})
+
+    assert found.metric.value == "val_loss"
+    assert found.source.value["regex"].startswith(r"\bval\s+loss")
+
+
 def test_a_number_inside_a_written_dictionary_has_a_dotted_key(tmp_path: Path) -> None:
     """The folder comes from a configuration file: only the README says where."""
     code = (

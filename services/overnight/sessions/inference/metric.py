@@ -24,6 +24,7 @@ _NO_METRIC = frozenset(
 )
 _HELD_OUT = frozenset({"val", "valid", "validation", "eval", "test", "dev", "heldout", "cv"})
 _HELD_OUT_NAME = re.compile(r"(?<![\w.])(?:val|valid|validation|eval|test|dev)_[a-z0-9_]+(?!\w)")
+_HELD_OUT_BEFORE = r"\b(?:val|valid|validation|eval|evaluation|test|dev|held-?out)[ _-]"
 _TRAINING = frozenset({"train", "training", "smooth", "running", "best", "min", "minimum", "max"})
 _TRAINING |= {"maximum", "lowest", "highest"}
 _SUMMARY = frozenset({"mean", "avg", "average", "final", "cv", "overall"})
@@ -233,7 +234,11 @@ def _declared(repo: Repository, candidates: list[_Candidate]) -> _Candidate | No
     """The one that the README calls the metric, whatever its name, but no constraint."""
     found: dict[str, _Candidate] = {}
     for one in candidates:
-        if one.verb != "shows it" and any(_declares(line, one.name) for line in repo.prose):
+        held_out = _has_held_out(candidates, one.name)
+        if one.verb != "shows it" and any(
+            _declares(line, one.name) and not (held_out and _is_of_held_out(line.text, one.name))
+            for line in repo.prose
+        ):
             before = found.get(one.name)
             if before is None or one.how < before.how:
                 found[one.name] = one
@@ -248,6 +253,20 @@ def _declared(repo: Repository, candidates: list[_Candidate]) -> _Candidate | No
         if not _words(one.name) & _TRAINING or not may_be_metric(one.name)
     ]  # fmt: skip
     return fit[0] if len(fit) == 1 else None
+
+
+def _has_held_out(candidates: list[_Candidate], name: str) -> bool:
+    """Is `val_loss` printed beside `loss`?"""
+    return any(
+        _words(one.name) & _HELD_OUT and _words(one.name) - _HELD_OUT == _words(name)
+        for one in candidates
+    )
+
+
+def _is_of_held_out(text: str, name: str) -> bool:
+    """`the lowest validation loss`: that is not about `loss`, which may be the training's."""
+    plain = re.sub(_HELD_OUT_BEFORE + _spelled(name), "", text, flags=re.I)
+    return not mentions(plain, name)
 
 
 def _declares(line: Prose, name: str) -> bool:
@@ -331,8 +350,10 @@ def _monitored(repo: Repository, candidates: Iterable[_Candidate]) -> list[_Cand
 
 
 def _spelled(name: str) -> str:
-    """`val_loss` as prose may write it: val_loss, val loss, val-loss."""
-    return r"[ _-]".join(re.escape(part) for part in name.split("_"))
+    """`val_loss` as prose may write it: val_loss, val loss, val-loss, validation loss."""
+    return r"[ _-]".join(
+        "val(?:idation)?" if part == "val" else re.escape(part) for part in name.split("_")
+    )
 
 
 def mentions(text: str, name: str) -> bool:
