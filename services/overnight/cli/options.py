@@ -41,7 +41,7 @@ Hours = Annotated[
     float | None, typer.Option(parser=amount("--hours"), metavar="N", help="stop after so long")
 ]
 Description = Annotated[str, typer.Option("--desc", help="your own words, shown by status")]
-Proposer = Annotated[str | None, typer.Option(help="search or random")]
+Proposer = Annotated[str | None, typer.Option(help="search, random or best_of_n")]
 Runners = Annotated[
     int | None,
     typer.Option(parser=whole("--runners", 1), metavar="N", help="at a time; default: one a CPU"),

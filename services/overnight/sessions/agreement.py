@@ -179,7 +179,9 @@ def _kill(config: LoopConfig) -> str:
     more = f" plus {grace:g} {unit}" if grace else ""
     if config.deadline_seconds is not None:
         more += f", after {config.deadline_seconds:g} s by the clock at the latest"
-    return f"killed at {config.kill_factor:g} times that{more}"
+    timed = config.gate in (Gate.EPOCHS, Gate.STEPS)  # never counted from outside
+    what = "what the baseline took" if timed else "that"
+    return f"killed at {config.kill_factor:g} times {what}{more}"
 
 
 def _keeping(brief: Brief) -> str:

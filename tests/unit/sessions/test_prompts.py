@@ -122,6 +122,8 @@ def test_where_the_metric_is_read_is_told(source: object, expected: str) -> None
         ({}, "killed at 2 times that. `overnight"),
         ({"startup_grace": 60.0, "eval_grace": 30.0}, "killed at 2 times that plus 90 s. "),
         ({"gate": "cpu_time", "eval_grace": 4.0}, "plus 4 CPU-seconds. "),
+        ({"gate": "steps"}, "killed at 2 times what the baseline took. "),
+        ({"gate": "epochs", "startup_grace": 15.0}, "2 times what the baseline took plus 15 s. "),
         ({"gate": "steps", "deadline_seconds": 900.0}, "after 900 s by the clock at the latest. "),
     ],
 )
