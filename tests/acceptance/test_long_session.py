@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.e2e import long_session
+from tests.acceptance import long_session
 from tests.e2e.cli_driver import Cli
 
 MANY, FEW = 10_000, 50
