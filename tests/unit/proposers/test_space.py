@@ -109,7 +109,7 @@ def test_a_stated_range_is_filled_with_round_numbers_to_both_ends() -> None:
         "VOCAB_SIZE = 50257", "NUM_CLASSES = 10", "MAX_STEPS = 100", "EPOCHS = 3", "BOS_ID = 1",
         "LR = 1e-3  # fixed", "DEPTH = 4  # do not change", "MASK = 0xff", "SENTINEL = -1",
         "NEG_INF = -1e9", "BIG = 9_999_999_999", "OFFSET = 0", "SHIFT = 0.0", "MODE = 'fast'",
-        "x = 3", "flag = True", "step = 0.5",
+        "N_FOLDS = 5", "CV_SPLITS = 4", "n_splits = 5", "x = 3", "flag = True", "step = 0.5",
     ],
 )  # fmt: skip
 def test_seeds_measurement_budget_and_the_unknowable_are_left_alone(line: str) -> None:

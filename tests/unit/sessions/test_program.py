@@ -13,7 +13,9 @@ from tests.unit.sessions.report.sessions_of import Idea, facts_of
 
 from overnight.contracts import wire
 from overnight.contracts.loop import LoopConfig
+from overnight.sessions.bindings import initialise
 from overnight.sessions.program.changes import change_since
+from overnight.sessions.program.files import Place, new
 from overnight.sessions.program.following import following, is_unedited, marked
 from overnight.sessions.program.gaps import check
 from overnight.sessions.program.parts import Part, joined, section_of, sections
@@ -224,3 +226,15 @@ def test_parts_are_found_in_any_order(tmp_path: Path) -> None:
         found = sections("\n".join(order))
 
         assert {s.part for s in found if s.part} == {Part.GOAL, Part.BASELINE, Part.TRIED}
+
+
+def test_no_direction_is_a_seed_a_fold_a_budget_or_a_path(tmp_path: Path) -> None:
+    """A gain by one of these would be luck or another measurement: the search leaves them alone."""
+    (tmp_path / "train.py").write_text(
+        "SEED = 0\nN_FOLDS = 5\nTIME_BUDGET = 9\nOUT_DIR = 'o'\nLR = 0.1\nprint(f'loss: {LR}')\n"
+    )
+    initialise(tmp_path, {}, {})
+    path = new(Place(repo=tmp_path, tag=None, environ={}), lambda _: None, measure=False)
+    line = next(one for one in path.read_text().splitlines() if "One constant" in one)
+
+    assert line.endswith("around its value: `LR = 0.1`.")

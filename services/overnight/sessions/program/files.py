@@ -12,6 +12,7 @@ from overnight.contracts.errors import ConfigError, InfrastructureError, UsageEr
 from overnight.contracts.experiment import ExperimentResult
 from overnight.contracts.loop import LoopConfig
 from overnight.ledger.plain import write_new
+from overnight.proposers.names import is_fixed_elsewhere, is_never_tuned
 from overnight.sessions.demo import track_of
 from overnight.sessions.locate import find_session
 from overnight.sessions.measured import recall
@@ -79,7 +80,7 @@ def new(place: Place, on_start: Callable[[Start], None], *, measure: bool = True
             config=config,
             measured=measured,
             frozen=_frozen(names, config),
-            knobs=constants(_texts(resolved.repo, config)),
+            knobs=_knobs(_texts(resolved.repo, config)),
             tried=[f"- {tried_line(group)}" for group in groups],
         )
     )
@@ -88,6 +89,14 @@ def new(place: Place, on_start: Callable[[Start], None], *, measure: bool = True
     except FileExistsError as error:
         raise UsageError(f"{path} is there by now and stays as it is") from error
     return path
+
+
+def _knobs(texts: Mapping[str, str]) -> dict[str, str]:
+    """The constants worth a direction: no seed, no measurement, no budget, no path."""
+    return {
+        name: value for name, value in constants(texts).items()
+        if not is_never_tuned(name) and not is_fixed_elsewhere(name)
+    }  # fmt: skip
 
 
 def looked_at(place: Place, path: Path | None = None) -> tuple[Path, Checked, str | None]:
