@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from overnight.cli import output, places, services
 from overnight.contracts.errors import OvernightError
 
 INTERRUPTED = 130
+_MORE_SPACE = ": make room, `overnight clean --dry-run` says what can go"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,7 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        output.fail(f"{where}{error.strerror or error}")
+        fix = _MORE_SPACE if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        output.fail(f"{where}{error.strerror or error}{fix}")
         return OvernightError.exit_code
     except KeyboardInterrupt:
         output.fail("interrupted")

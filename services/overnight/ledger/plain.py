@@ -18,13 +18,14 @@ def write_new(path: Path, content: bytes) -> None:
     """Make *path* with *content*, on the disk when it returns; nothing is left where that fails.
 
     Raises:
-        OSError: something stands there, or the disk refused.
+        OSError: something stands there, or the disk refused; names the file.
     """
     with path.open("xb") as file:
         try:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        except OSError:
+        except OSError as error:
             path.unlink(missing_ok=True)
+            error.filename = str(path)  # a write alone does not know it
             raise

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,8 @@ from overnight.cli import experiment, services
 from overnight.cli.__main__ import main
 from overnight.contracts.errors import InfrastructureError, LedgerError, UsageError
 from overnight.ledger.files import SessionFiles
+from overnight.ledger.plain import write_new
+from overnight.sessions.report.save import save
 
 HEAVY = ("optuna", "libcst", "rq", "redis", "pydantic", "prometheus_client", "structlog", "yaml")
 READS_ONLY = ("optuna", "libcst", "rq", "redis", "prometheus_client", "git")
@@ -182,3 +187,27 @@ def test_a_mistyped_tag_is_told_which_there_are(
     assert capsys.readouterr().err == (
         f"overnight: no session 'nov3' in {tmp_path}: there is nov1, nov2\n"
     )
+
+
+@pytest.mark.parametrize("write", [write_new, save])
+def test_a_full_disk_is_told_with_the_file_and_the_way_out(
+    write: Callable[[Path, bytes], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def writing(*_: object) -> None:
+        write(tmp_path / "r.html", b"x")
+
+    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(experiment, "session", writing)
+
+    assert main(["results"]) == 3
+    assert capsys.readouterr().err == (
+        f"overnight: {tmp_path}/r.html: No space left on device: make room, "
+        "`overnight clean --dry-run` says what can go\n"
+    )
+    assert list(tmp_path.iterdir()) == []

@@ -42,6 +42,9 @@ def save(path: Path, content: bytes) -> None:
     try:
         write_new(new, content)
         new.replace(path)
+    except OSError as error:
+        error.filename = str(path)  # nobody knows the other one
+        raise
     finally:
         with contextlib.suppress(OSError):
             new.unlink(missing_ok=True)
