@@ -35,6 +35,8 @@ _OTHERS = {
     "environment.yml": "conda env create -f environment.yml, then activate it",
     "Pipfile.lock": "pipenv install",
 }
+#: Without one of these `setup` has nothing to go by.
+REQUIREMENTS = ("uv.lock", *_OTHERS, "requirements.txt", "pyproject.toml")
 _UV_INSTALL = "curl -LsSf https://astral.sh/uv/install.sh | sh"
 
 

@@ -95,6 +95,22 @@ def test_no_gpu_is_a_warning_and_one_is_none(tmp_path: Path) -> None:
     assert device(FakeNvml()).detail == "2 x NVIDIA H100 80GB HBM3, 80 GiB each, driver 570.133.20"
 
 
+@pytest.mark.parametrize(
+    ("file", "fix"),
+    [("requirements.txt", "overnight setup"), ("notes.txt", "activate the environment that has")],
+)
+def test_setup_is_no_fix_where_it_would_install_nothing(
+    tmp_path: Path, file: str, fix: str
+) -> None:
+    (tmp_path / "train.py").write_text("import not_there_at_all\nprint(f'val_loss: {1}')\n")
+    (tmp_path / file).write_text("x\n")
+    rows = examine(tmp_path, {"PATH": "/usr/bin:/bin"}, nvml=lambda: FakeNvml()).checks
+    row = next(one for one in rows if one.name == "imports")
+
+    assert row.status == "fail"
+    assert row.fix.startswith(fix)
+
+
 def test_a_row_that_is_not_ok_must_name_its_fix() -> None:
     with pytest.raises(ValueError, match="without a fix"):
         Check(name="disk", status="warn", detail="full")

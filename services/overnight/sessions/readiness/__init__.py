@@ -15,6 +15,7 @@ from overnight.sessions.bindings import existing_folder, render
 from overnight.sessions.inference import UnknownBindingError, infer
 from overnight.sessions.inference.reads import unseen
 from overnight.sessions.preflight import check_plugins, check_sources
+from overnight.sessions.preparing import REQUIREMENTS
 from overnight.sessions.readiness.agents import check_agents
 from overnight.sessions.readiness.check import Check, fail, ok, warn
 from overnight.sessions.readiness.first import FirstChecks, changes, first_checks, yours
@@ -168,7 +169,7 @@ def _inside(
     if seen.problem:
         return rows
     rows.append(_start(loop, command, seen))
-    rows.append(_imports(seen))
+    rows.append(_imports(loop, seen))
     rows.append(_data(loop, seen, environ))
     return rows
 
@@ -199,12 +200,16 @@ def _start(loop: ResolvedLoop, command: ResolvedCommand, seen: Seen) -> Check:
     return ok("command", f"{shown}: starts with Python {seen.python} inside the sandbox")
 
 
-def _imports(seen: Seen) -> Check:
+def _imports(loop: ResolvedLoop, seen: Seen) -> Check:
     if seen.missing:
-        return fail(
-            "imports", f"not found inside the sandbox: {_list(seen.missing)}",
-            "overnight setup (or install them in that environment)",
-        )  # fmt: skip
+        told = f"not found inside the sandbox: {_list(seen.missing)}"
+        if any((loop.repo / name).exists() for name in REQUIREMENTS):
+            fix = "overnight setup (or install them in that environment)"
+        else:  # setup has nothing to go by
+            fix = (
+                "activate the environment that has them, or name it: python: PATH in loop.run.yaml"
+            )
+        return fail("imports", told, fix)
     return ok("imports", "all top-level imports resolve inside the sandbox")
 
 
