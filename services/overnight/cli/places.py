@@ -33,16 +33,27 @@ def as_called(text: str, *, elsewhere: bool = False) -> str:
 
 def as_meant(text: str, argv: Sequence[str], here: Path) -> str:
     """An error's *text* whose fix works from *here*: it names the session that *argv* named."""
-    named = _named(argv)
-    if not named:
-        return text
+    named, tag = _named(argv) or ".", _tag(argv)
     root = Path(os.path.normpath(here / named))
     repo = root.parent if (root / "session.json").is_file() else root
     option = "" if root == here else f" --dir {shlex.quote(named)}"
     argument = "" if repo == here else f" {shlex.quote(shown(repo, here))}"
     place = "" if root == here else f" {shlex.quote(named)}"
     places = {"up": argument, "prepare": argument, "migrate": place}
+    if tag:
+        places |= {"up": f"{argument} --tag {tag}"}
+        places |= {verb: f"{option} {tag}" for verb in ("watch", "stop", "down")}
     return _FIX.sub(lambda m: m[0] + places.get(m[0].rpartition(" ")[2], option), text)
+
+
+def _tag(argv: Sequence[str]) -> str:
+    """What --tag is given: another session than the one that lies there."""
+    for at, word in enumerate(argv):
+        if word == "--tag" and at + 1 < len(argv):
+            return shlex.quote(argv[at + 1])
+        if word.startswith("--tag="):
+            return shlex.quote(word.removeprefix("--tag="))
+    return ""
 
 
 def _named(argv: Sequence[str]) -> str | None:

@@ -250,6 +250,12 @@ def test_only_commands_in_a_sentence_are_named_anew(monkeypatch: pytest.MonkeyPa
         ("watch it with `overnight watch`", ["up", "r", "--max", "4"],
          "watch it with `overnight watch --dir r`"),
         ("end it with `overnight stop`", ["run", "--max=4"], "end it with `overnight stop`"),
+        ("end it with `overnight stop`", ["run", "--tag", "two"],
+         "end it with `overnight stop two`"),
+        ("watch it with `overnight watch`", ["up", "r", "--tag=a b"],
+         "watch it with `overnight watch --dir r 'a b'`"),
+        ("no stack runs: overnight up", ["apply", "--tag", "two"],
+         "no stack runs: overnight up --tag two"),
     ],
 )  # fmt: skip
 def test_the_fix_of_an_error_names_the_session_that_was_meant(
