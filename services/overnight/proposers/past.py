@@ -49,6 +49,7 @@ class Lesson:
     id: int
     value: Value
     change: float | None  #: of the loss against its parent, negative is better; None: it failed
+    rejected: bool = False  #: by a person: it never ran
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +124,8 @@ def read(history: History, space: Space) -> Record:
             if past.status in _FAILED:
                 failed.add((key, setting[key]))
             if past.status in _FAILED or change is not None:
-                lesson = Lesson(id=past.id, value=setting[key], change=change)
+                rejected = past.status is Status.REJECTED
+                lesson = Lesson(id=past.id, value=setting[key], change=change, rejected=rejected)
                 lessons.setdefault(key, []).append(lesson)
             moves.append(_move(past, key, setting, settings, space))
             before = settings.get(past.parent or 0, setting)

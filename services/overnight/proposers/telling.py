@@ -122,7 +122,8 @@ def evidence(changed: Sequence[Knob], record: Record) -> str:
             continue
         last = lessons[-1]
         name = "" if len(changed) == 1 else f"{knob.name} "
-        told = "failed" if last.change is None else _size(last.change)
+        unmeasured = "was rejected" if last.rejected else "failed"
+        told = unmeasured if last.change is None else _size(last.change)
         found.append(f"{name}{knob.write(last.value)} {told} (experiment {last.id})")
     return f", since {' and '.join(found)}" if found else ""
 

@@ -86,6 +86,16 @@ def test_a_smaller_step_is_half_of_the_one_that_failed() -> None:
     assert "half of the step that failed, since 3e-3 failed" in proposal.hypothesis
 
 
+def test_what_a_person_rejected_never_ran_and_so_never_failed() -> None:
+    session = Session(files={"train.py": "LR = 1e-3  # 1e-5 .. 1e-1\nprint(LR)\n"})
+    number, _ = session.propose(SearchProposer({}))
+    session.end(number, Status.REJECTED, None, "person")
+    _, proposal = session.propose(SearchProposer({}))
+
+    assert "since 3e-3 was rejected (experiment 2)" in proposal.hypothesis
+    assert "failed" not in proposal.hypothesis
+
+
 def test_near_misses_are_combined_nearest_first() -> None:
     session = Session()
     metric = iter([2.3, 2.001, 2.4, 2.002])
