@@ -60,7 +60,7 @@ def test_a_stopped_run_is_gone_on_with_by_the_command_that_means_it(
     head = _head(opened(here / root, here / repo), wish(here / repo, tag, *words))
 
     assert head.following(STOPPED) == head.following(None) == f"next: {wanted}  goes on"
-    assert head.following(DONE).startswith("next: overnight results")
+    assert head.following(DONE).startswith("next: overnight report")
 
 
 def test_a_stopped_demo_is_gone_on_with_as_a_demo(
