@@ -24,13 +24,14 @@ from overnight.ledger.older import OlderRows, upgraded_job, upgraded_message, up
 from overnight.recorder.entries import entries
 from overnight.recorder.exports import JSONL_NAME, TSV_NAME, Exports
 from overnight.sessions.verify import verify
+from overnight.snapshots.root import IGNORE_FILE, IGNORE_TEXT
 from overnight.snapshots.tags import check_tag
 
 #: Made anew, or of a stack that is no more.
 _NOT_COPIED = frozenset(
     {"ledger.jsonl", "ledger.head", "ledger.tmp", "ledger.lock", "session.json", "session.lock"}
     | {"opening.json", "orchestrator.lock", "stack.json", "stack.tmp", "runners"}
-    | {TSV_NAME, JSONL_NAME}
+    | {TSV_NAME, JSONL_NAME, IGNORE_FILE}
 )
 
 
@@ -67,6 +68,8 @@ def migrate(files: SessionFiles, to: Path | None = None) -> Migrated:
     except OSError as error:
         raise UsageError(f"--to {root}: {error.strerror}") from error
     try:
+        # Before all else: whoever is killed here leaves nothing that git, or a baseline, would see.
+        _write(made / IGNORE_FILE, IGNORE_TEXT)
         done = _write_copy(files, SessionFiles(made), Identity(sid=identity.sid, tag=tag))
         made.chmod(0o755)
         made.rename(root)

@@ -8,7 +8,7 @@ import shutil
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from tests.e2e.cli_driver import Cli
@@ -22,8 +22,10 @@ from overnight.contracts.rows import ROW_VERSION, LedgerMessage, Opening
 from overnight.contracts.status import RowKind
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import SessionState
+from overnight.ledger.identity import Identity
 from overnight.ledger.older import NotOlderError, OlderRows
 from overnight.runner.durable import ClaimFile, Outbox
+from overnight.sessions import migration
 from overnight.sessions.experiments import diff, find_experiment
 from overnight.sessions.locate import find_session, read_state
 from overnight.sessions.migration import migrate
@@ -193,6 +195,26 @@ def test_a_torn_tail_is_kept_aside_as_a_recorder_would(files: SessionFiles) -> N
 
     assert (done.root / "quarantine" / "torn-tail.migrated").read_bytes() == b'{"body":{"att'
     assert verify(done.root).ok
+
+
+def test_a_copy_whose_maker_was_killed_is_seen_by_no_git(
+    repo: Path, files: SessionFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def killed(_: SessionFiles, new: SessionFiles, __: Identity) -> NoReturn:
+        new.ledger.write_bytes(b"half")
+        seen.append((new.root / ".gitignore").read_text())
+        raise InfrastructureError("killed")
+
+    monkeypatch.setattr(migration, "_write_copy", killed)
+    with pytest.raises(InfrastructureError, match="killed"):
+        migrate(files)
+
+    assert seen
+    assert seen[0].splitlines()[-1] == "*"
+    assert (repo / "sandbox" / ".gitignore").exists()
+    assert not list(repo.glob(".overnight-*"))
 
 
 def test_a_newer_one_this_one_and_a_running_one_are_refused(
