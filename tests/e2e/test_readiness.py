@@ -110,7 +110,7 @@ def test_a_module_that_is_not_installed_is_named_before_the_night(repo: Path, cl
               if r["name"] == "imports"]  # fmt: skip
 
     assert (row["status"], row["detail"]) == ("fail", "not found inside the sandbox: nosuchmodule")
-    assert row["fix"].startswith("overnight setup")
+    assert row["fix"].startswith("activate the environment that has them")
 
 
 # ------------------------------------------------------------------------------------------- setup
