@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from pathlib import Path
@@ -60,7 +61,8 @@ def test_a_repaired_ledger_goes_on(cli: Cli, tmp_path: Path) -> None:
     repo = _finished(cli, tmp_path / "repo")
     ledger = repo / "sandbox" / "ledger.jsonl"
     lines = ledger.read_bytes().splitlines(keepends=True)
-    ledger.write_bytes(b"".join([*lines[:-2], lines[-2].replace(b'"v":1', b'"v":2'), lines[-1]]))
+    damaged = re.sub(rb'"v":(\d+)', lambda v: b'"v":%d' % (int(v[1]) + 1), lines[-2])
+    ledger.write_bytes(b"".join([*lines[:-2], damaged, lines[-1]]))
     assert cli("run", repo, "--max", 1).code == 3
 
     assert cli("ledger", "repair", "--dir", repo).code == 0
