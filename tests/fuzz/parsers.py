@@ -359,6 +359,7 @@ PARSERS: dict[str, Parser] = {
 
 #: Qualified name -> why nobody else's bytes reach it unchecked.
 EXEMPT = {
+    "configuration.plain_file.read_plain": "any bytes, handed on as they are",
     "configuration.paths.read_paths": "names that the YAML parser has read; covered by `bindings`",
     "plugins.load": "an entry point's name, looked up among those that are installed",
     "sessions.preparing.read_stamp": "our own file; what it holds decides nothing but a refusal",

@@ -33,9 +33,7 @@ def program_of(repo: Path, name: str = PROGRAM_FILE) -> str | None:
     finally:
         os.close(handle)
     if len(data) > MAX_PROGRAM_BYTES:
-        raise ConfigError(
-            f"{name} is longer than {MAX_PROGRAM_BYTES // 1024} KiB: shorten it"
-        )
+        raise ConfigError(f"{name} is longer than {MAX_PROGRAM_BYTES // 1024} KiB: shorten it")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

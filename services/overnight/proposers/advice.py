@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from overnight.contracts.tunable import parts
 from overnight.contracts.untrusted import one_line
 from overnight.proposers.constants import Value
-from overnight.proposers.names import Kind, parts
+from overnight.proposers.names import Kind
 from overnight.proposers.past import Setting
 from overnight.proposers.space import Knob, Space
 

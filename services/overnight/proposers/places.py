@@ -14,7 +14,7 @@ from enum import StrEnum
 
 import libcst as cst
 
-from overnight.proposers.names import is_never_tuned, parts
+from overnight.contracts.tunable import is_never_tuned, parts
 from overnight.proposers.scan import Called, Scan, spoken, string_value
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")

@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from overnight.contracts.errors import ProposerError
+from overnight.contracts.tunable import is_fixed_elsewhere, is_never_tuned
 from overnight.proposers import constants
 from overnight.proposers.constants import Constant, Source, Value
-from overnight.proposers.names import LORE, Kind, is_fixed_elsewhere, is_never_tuned, kind_of
+from overnight.proposers.names import LORE, Kind, kind_of
 from overnight.proposers.places import Form
 
 MAX_KNOBS = 64  #: more can't be searched in a night; the most promising stay

@@ -11,8 +11,8 @@ from overnight.configuration import PROGRAM_FILE, program_of, resolve_loop
 from overnight.contracts.errors import ConfigError, InfrastructureError, UsageError
 from overnight.contracts.experiment import ExperimentResult
 from overnight.contracts.loop import LoopConfig
+from overnight.contracts.tunable import is_fixed_elsewhere, is_never_tuned
 from overnight.ledger.plain import write_new
-from overnight.proposers.names import is_fixed_elsewhere, is_never_tuned
 from overnight.sessions.demo import track_of
 from overnight.sessions.locate import find_session
 from overnight.sessions.measured import recall

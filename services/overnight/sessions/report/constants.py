@@ -6,10 +6,17 @@ import ast
 import warnings
 from collections.abc import Mapping
 
-from overnight.proposers.names import Kind, is_fixed_elsewhere, is_never_tuned, kind_of
+from overnight.contracts.tunable import is_never_tuned
 
 MAX_CHARS = 400_000
 MAX_CONSTANTS = 60
+#: Words of settings in most scripts. Proposers are plug-ins, so the search is not asked.
+_TELLING = frozenset(
+    {"lr", "rate", "decay", "wd", "momentum", "beta", "betas", "eps", "batch", "accumulation"}
+    | {"layer", "layers", "depth", "head", "heads", "dim", "embd", "hidden", "width", "units"}
+    | {"dropout", "clip", "warmup", "warmdown", "block", "seq", "context", "estimators", "leaf"}
+    | {"leaves", "neighbors", "components", "activation", "norm", "optimizer"}
+)
 
 
 def constants(texts: Mapping[str, str]) -> dict[str, str]:
@@ -49,11 +56,9 @@ def _of(text: str) -> list[tuple[str, str]]:
 
 
 def _is_setting(name: str) -> bool:
-    """In capitals, or a lower-case name that tells what it is for, as the search sees it."""
-    if name.isupper():
-        return True
-    is_open = not is_never_tuned(name) and not is_fixed_elsewhere(name)
-    return is_open and kind_of(name) is not Kind.OTHER
+    """In capitals, or a lower-case name that tells what it is for."""
+    words = name.lower().rstrip("0123456789").split("_")
+    return name.isupper() or (not is_never_tuned(name) and not _TELLING.isdisjoint(words))
 
 
 def _is_literal(node: ast.expr) -> bool:
