@@ -79,13 +79,17 @@ def proposal(
     )  # fmt: skip
 
 
+#: Advice is part of a session for good, and a run that is exhausted ends before more can be given.
+_ANEW = "a session without that advice: overnight run --tag NEW --from TAG"
+
+
 def exhausted(space: Space) -> ProposerError:
     """Nothing is left that was not tried."""
     free = [knob.name for knob in space.knobs if len(knob.values) > 1]
     if not free:
-        return ProposerError("nothing left to try: steering leaves every constant alone")
+        return ProposerError(f"nothing left to try: steering leaves every constant alone; {_ANEW}")
     fixed = len(space.knobs) - len(free)
-    steered = f" (steering leaves {fixed} alone)" if fixed else ""
+    steered = f" (steering leaves {fixed} alone; {_ANEW})" if fixed else ""
     return ProposerError(
         f"nothing left to try: all {space.size} settings of {', '.join(free)} were tried{steered}"
     )
