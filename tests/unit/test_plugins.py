@@ -46,7 +46,8 @@ def test_an_unknown_name_lists_what_exists(third_party: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         plugins.load(plugins.PROPOSERS, "minee")
 
-    assert str(caught.value) == "no proposer named 'minee'; there are: mine, random, search"
+    there = "best_of_n, mine, random, search"
+    assert str(caught.value) == f"no proposer named 'minee'; there are: {there}"
 
 
 @pytest.mark.parametrize(

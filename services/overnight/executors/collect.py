@@ -53,7 +53,7 @@ def collect(out: Path, into: Path, limit_bytes: int, choice: Choice = ALL) -> tu
 
     Links, hard links, pipes, sockets, devices and odd names are left out, and counted in the log.
     """
-    into.mkdir(parents=True, exist_ok=True)
+    into.mkdir(exist_ok=True)
     taken: list[Collected] = []
     left_bytes, refused = limit_bytes, 0
     for folder, path, name in _entries(out, choice):

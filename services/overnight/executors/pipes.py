@@ -24,7 +24,7 @@ class BoundedLog:
     """
 
     def __init__(self, path: Path, head_bytes: int, tail_bytes: int) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(exist_ok=True)
         self._file = path.open("wb", buffering=0)
         self._head_left = head_bytes
         self._limit = tail_bytes

@@ -47,8 +47,11 @@ class Place:
         return self.scratch / f"tmp-{self.token}"
 
     def make(self) -> None:
-        """Create it. An empty folder that is there already is taken over. Raises OSError."""
-        self.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Create it. An empty folder that is there already is taken over. Raises OSError.
+
+        Its parents are never made: where they are gone, the session was moved.
+        """
+        self.scratch.mkdir(mode=0o700, exist_ok=True)
         self.scratch.chmod(0o700)
         for folder in (self.work, self.out):
             _make(folder)

@@ -282,7 +282,7 @@ class Supervisor:
         return False
 
     def _check_root(self) -> None:
-        if not self._files.root.is_dir():
+        if not (self._files.identity.exists() or self._files.ledger.exists()):
             raise InfrastructureError(
                 f"{self._files.root} is gone: it was moved or removed while the session ran; "
                 "put it back, or go on from where it lies with `overnight run`"
@@ -291,6 +291,7 @@ class Supervisor:
     def _died(self, name: str, child: Child, code: int) -> None:
         limit = self._settings.crash_loop
         if child.early_deaths >= limit or child.quick_failures >= 2 * limit:
+            self._check_root()
             times = max(child.early_deaths, child.quick_failures)
             reason = child.last_reason() or f"exit code {code}"
             raise InfrastructureError(f"{name} died {times} times in a row: {reason}")

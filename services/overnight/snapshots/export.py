@@ -84,7 +84,7 @@ class BaseCache:
         digest = store.digest_of(tree)
         folder = self._folder / digest
         if not folder.is_dir():
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(exist_ok=True)
             try:
                 _lay_out(store, tree, digest, folder, None)
             except SnapshotError:
