@@ -102,6 +102,7 @@ class Supervisor:
         self._give_up_at = math.inf
         self._socket_dir: Path | None = None
         self._socket_lock: int | None = None
+        self._unwritten = False  #: what stands in stack.json is older than what is known
         self._stack: Stack | None = None
         self._start_seq = opened.state.seq
 
@@ -277,7 +278,7 @@ class Supervisor:
             if name == "orchestrator" and code in (0, 1):
                 return True
             self._died(name, child, code)
-        if changed:
+        if changed or self._unwritten:
             self._write_stack()
         return False
 
@@ -317,8 +318,11 @@ class Supervisor:
                 stack.isolation = child.details["isolation"]
         try:
             stack.write(self._files)
+            self._unwritten = False
         except OSError as error:
-            log.warning("stack_not_written", reason=str(error))
+            if not self._unwritten:
+                log.warning("stack_not_written", reason=str(error))
+            self._unwritten = True  # with the next look: else `status` would never say who waits
 
     @property
     def endpoints(self) -> dict[str, str]:
