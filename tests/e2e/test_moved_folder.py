@@ -6,10 +6,11 @@ import json
 import os
 import shutil
 import signal
+import time
 from pathlib import Path
 
 import pytest
-from tests.e2e.cli_driver import Cli, finish, make_repo, until
+from tests.e2e.cli_driver import LOOP, Cli, finish, make_repo, until
 
 
 @pytest.fixture
@@ -31,6 +32,22 @@ def test_a_moved_session_ends_and_goes_on_where_it_lies(cli: Cli, tmp_path: Path
     going_on = cli("run", tmp_path / "elsewhere", "--max", 0, "--json")
     assert going_on.code == 0, going_on
     assert cli("verify", "--dir", tmp_path / "elsewhere").code == 0
+
+
+def test_a_move_is_seen_while_nothing_is_written(cli: Cli, tmp_path: Path) -> None:
+    """Every service holds its files open: only the supervisor's own look can tell."""
+    loop = LOOP.replace("budget: 20", "budget: 900")
+    repo = make_repo(tmp_path / "repo", sleep=900, loop=loop)
+    process = cli.start("run", repo, "--max", 1, "--json")
+    until(process, event="ready")
+    repo.rename(tmp_path / "elsewhere")
+    moved = time.monotonic()
+
+    done = finish(process)
+    print(f"\nseen {time.monotonic() - moved:.1f} s after the move")
+
+    assert done.code == 3, done
+    assert "is gone: it was moved or removed while the session ran" in done.err
 
 
 def test_logs_that_are_removed_come_back_with_the_next_service(cli: Cli, tmp_path: Path) -> None:

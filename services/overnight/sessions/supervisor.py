@@ -46,6 +46,7 @@ log = structlog.get_logger()
 TICK_SECONDS = 0.05
 ASK_AGAIN_SECONDS = 0.2
 SERVICE_ENTRY = (sys.executable, "-m")  #: followed by a service's module; tests have their own
+ROOT_LOOK_SECONDS = 1.0  #: between two looks whether the session's folder is where it was
 GRACE_SECONDS = 5.0  #: from SIGTERM to SIGKILL when the tree is taken down
 
 
@@ -100,6 +101,7 @@ class Supervisor:
         self._interrupts = 0
         self._answered = 0
         self._give_up_at = math.inf
+        self._root_look_at = 0.0
         self._socket_dir: Path | None = None
         self._socket_lock: int | None = None
         self._unwritten = False  #: what stands in stack.json is older than what is known
@@ -262,6 +264,9 @@ class Supervisor:
     def _tend(self) -> bool:
         """Restart what died. True when the orchestrator says that the run is over."""
         changed = False
+        if time.monotonic() >= self._root_look_at:  # services that hold their files open go on
+            self._root_look_at = time.monotonic() + ROOT_LOOK_SECONDS
+            self._check_root()
         for name, child in self._children.items():
             was_ready, waited = child.ready, child.waiting
             code = child.poll()
