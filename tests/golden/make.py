@@ -43,7 +43,8 @@ RESULT: dict[str, Any] = {
     "claims": [{"name": "val_bpb", "value": "0.9979"}], "flags": ["metric_on_stderr"],
     "signature": "ValueError: x", "runtime_s": 300.25, "cpu_s": 299.5, "cpu_source": "cgroup",
     "cpu_share": 0.99, "deadline_s": 600.0, "peak_vram_mb": 45060.2, "max_rss_mb": 900.5,
-    "exit_code": 0, "signal": None, "isolation": "namespaces", "survivors": 0,
+    "exit_code": 0, "signal": None, "isolation": "container", "survivors": 0,
+    "image": "sha256:" + "e" * 64, "devices": ["GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77"],
     "kill_latency_s": 0.01, "hardware": "cpu x4", "runner": "r0", "tree_digest": "d" * 64,
     "measures": {"peak_vram_mb": 45060.2}, "guard": "passed", "log_tail": "the last lines",
     "timings": {"run": 300.25}, "log_bytes": 1234, "log_truncated": False, "at": AT,
@@ -60,6 +61,7 @@ JOB: dict[str, Any] = {
     "source": {"regex": "val_bpb=([0-9.]+)", "take": "last"},
     "constraints": [{"name": "peak_vram_mb", "min": None, "max": 79000.0, "regex": None}],
     "guard": ["python", "check.py"], "guard_unless_worse_than": 1.5,
+    "image": "sha256:" + "e" * 64, "gpus": 2,
 }  # fmt: skip
 ROW: dict[str, Any] = {
     "v": ROW_VERSION, "seq": 1, "ts": AT, "session": SID, "kind": "control", "key": "control:1",
@@ -85,6 +87,7 @@ VALUES: dict[str, tuple[type[wire.Wire], dict[str, Any]]] = {
         {
             "v": version_of(Opening), "session": wire.dump(opening(2)), "repo": "/home/u/repo",
             "argv": ["/usr/bin/python3", "train.py"], "python": "/usr/bin/python3", "runners": 2,
+            "image": "sha256:" + "e" * 64,
         },
     ),
     "session": (Identity, {"v": 1, "sid": SID, "tag": "mar5"}),

@@ -53,6 +53,7 @@ class SandboxSpec:
     keep: tuple[str, ...] = ()  #: what `take` takes of the working directory: relative paths of
     #: files or folders, or "." for all of it; never what is frozen
     devices: tuple[str, ...] = ()  #: device UUIDs granted
+    image: str | None = None  #: for containers; None: the executor's own
     limits: Limits = field(default_factory=Limits)
 
 
@@ -78,11 +79,12 @@ class Execution:
     kill_latency_seconds: float | None  #: from the deadline (or kill request) to an empty sandbox
     survivors: int  #: processes still alive after the kill, counted from outside; 0 is right
     max_rss_bytes: int | None
-    isolation: str  #: "namespaces" or "none"
+    isolation: str  #: "container", "namespaces" or "none"
     log_bytes: int  #: written by the command, before truncation
     log_truncated: bool
     start_seconds: float  #: from start() to the command running
     stalled_seconds: float = 0.0  #: nobody watched for so long: the runner was stopped
+    image: str | None = None  #: id of the image that it ran in
     over: str = ""  #: with Exit.DISK: what it took, in words
     asleep_seconds: float = 0.0  #: the host slept for so long, which no duration counts
 
@@ -162,7 +164,7 @@ class Executor(Protocol):
 
     @property
     def isolation(self) -> str:
-        """What its sandboxes give on this host: "namespaces" or "none"."""
+        """What its sandboxes give here: "container", "namespaces" or "none"."""
         ...
 
     def prepare(self, spec: SandboxSpec) -> Sandbox:

@@ -74,6 +74,8 @@ class ExperimentJob(Wire):
     python: str | None = None
     network: Literal["none", "host"] = "none"
     memory_mb: int | None = None
+    image: Annotated[str, Field(max_length=300)] | None = None  #: None: the executor's own
+    gpus: Annotated[int, Field(ge=1, le=64)] = 1  #: devices that it needs
     plausible_min: float | None = None
     plausible_max: float | None = None
     seed: int = 0
@@ -131,6 +133,8 @@ class ExperimentResult(Wire):
     exit_code: int | None = None
     signal: int | None = None
     isolation: str = "none"
+    image: Annotated[str, Field(max_length=300)] | None = None  #: id of the image that ran
+    devices: tuple[Name, ...] = ()  #: UUIDs of the GPUs that it had
     survivors: Annotated[int, Field(ge=0)] = 0
     kill_latency_s: Seconds | None = None
     hardware: Annotated[str, Field(max_length=200)] = ""

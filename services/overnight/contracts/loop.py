@@ -157,6 +157,12 @@ class Pool(Wire):
     usd_per_hour: float | None = None
 
 
+class ImageBuild(Wire):
+    """An image that is built from the user's own Dockerfile."""
+
+    build: str  #: the folder with the Dockerfile, relative to the repository
+
+
 class LoopConfig(Wire):
     """One session's bindings. Built by `configuration`, stored whole in `session_opened`."""
 
@@ -182,6 +188,8 @@ class LoopConfig(Wire):
     reads: tuple[str, ...] = ()
     network: Literal["none", "host"] = "none"
     prepare: Argv | None = None  #: run once, trusted, with network, by `overnight prepare`
+    image: str | ImageBuild | None = None  #: of the container; None: the product's own
+    gpus: Annotated[int, Field(ge=1, le=64)] = 1  #: devices an experiment
     memory_mb: Annotated[int, Field(ge=64)] | None = None  #: whole sandbox, where cgroups allow
     min_free_gb: Annotated[float, Field(ge=0)] | None = None  #: less free disk pauses the session
     plausible: Plausible = Plausible()

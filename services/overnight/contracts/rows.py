@@ -114,7 +114,8 @@ class Opening(Wire):
     session: SessionOpened
     repo: str  #: the user's folder, absolute, at the time of this run
     argv: Annotated[tuple[str, ...], Field(min_length=1)]  #: run_cmd with its program resolved
-    python: str  #: interpreter that candidates see
+    python: str  #: interpreter that candidates see; "" is the image's own
+    image: Annotated[str, Field(max_length=300)] | None = None  #: what candidates run in
     runners: Annotated[int, Field(ge=1)]
 
 
