@@ -12,7 +12,7 @@ from tests.e2e import procs
 SUPERVISOR = """
 import os, sys, time
 from pathlib import Path
-from overnight.sessions.children import Child, ChildSpec
+from overnight.children import Child, ChildSpec
 
 sleeper = (sys.executable, "-c", "import time; time.sleep(60)")
 child = Child(

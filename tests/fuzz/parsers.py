@@ -16,6 +16,7 @@ from pathlib import Path
 import redis
 from tests.unit.ledger.history_of import SID, opening, result
 
+from overnight.children import Child, ChildSpec
 from overnight.cli import numbers
 from overnight.configuration import yaml_file
 from overnight.configuration.loop import resolve_loop
@@ -51,7 +52,6 @@ from overnight.recorder.repair import repair
 from overnight.runner.durable import ClaimFile, Outbox
 from overnight.runner.parse import MetricParser
 from overnight.runner.written import read_number
-from overnight.sessions.children import Child, ChildSpec
 from overnight.sessions.experiments import experiment_id
 from overnight.sessions.locate import read_state
 from overnight.sessions.stack import read_stack

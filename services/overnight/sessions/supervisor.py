@@ -16,6 +16,7 @@ from types import FrameType
 
 import structlog
 
+from overnight.children import Child, ChildSpec
 from overnight.configuration import (
     RedisCandidate,
     SupervisorSettings,
@@ -30,7 +31,6 @@ from overnight.faultpoints import Step, reach
 from overnight.ledger.fold import RunState, SessionState
 from overnight.ledger.reader import LedgerTail
 from overnight.plugins import EXECUTORS, load
-from overnight.sessions.children import Child, ChildSpec
 from overnight.sessions.opening import Opened
 from overnight.sessions.stack import (
     Stack,

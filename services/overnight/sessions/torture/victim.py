@@ -17,10 +17,10 @@ from typing import Any
 
 import psutil
 
+from overnight.children import dying_with_us
 from overnight.contracts.errors import InfrastructureError
 from overnight.jobqueue.connection import Client, connect
 from overnight.ledger.files import SessionFiles
-from overnight.sessions.children import dying_with_us
 from overnight.sessions.torture.leftovers import Seen, processes
 
 SERVICES = ("recorder", "orchestrator", "redis", "r0", "r1")

@@ -1,4 +1,4 @@
-"""One child of the supervisor: a process session of its own, watched, started again."""
+"""One child of a supervisor or a fleet: a process session of its own, watched, started again."""
 
 from __future__ import annotations
 

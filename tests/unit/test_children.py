@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from overnight.children import Child, ChildSpec
 from overnight.contracts.errors import InfrastructureError
-from overnight.sessions.children import Child, ChildSpec
 
 
 @pytest.fixture
@@ -97,8 +97,8 @@ def test_a_log_that_cannot_be_written_is_our_fault(tmp_path: Path, lifeline: int
 def test_the_log_of_a_service_is_bounded_and_keeps_its_end(
     tmp_path: Path, lifeline: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("overnight.sessions.children.LOG_BYTES", 20_000)
-    monkeypatch.setattr("overnight.sessions.children.LOG_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("overnight.children.LOG_BYTES", 20_000)
+    monkeypatch.setattr("overnight.children.LOG_LOOK_SECONDS", 0.02)
     code = """
 import sys, time
 for number in range(40_000):
