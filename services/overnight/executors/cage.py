@@ -27,6 +27,7 @@ class Cage(Protocol):
     """One command behind a gate. Built, launched, opened, killed or ended, closed."""
 
     isolation: str
+    image: str | None  #: id of the image, where the walls are a container's
 
     def launch(self, snapshot_files: list[str]) -> None:
         """Set everything up; the command waits at the gate. Raises SandboxUnavailableError."""
@@ -65,6 +66,14 @@ class Cage(Protocol):
 
     def members(self) -> list[int]:
         """Live processes inside, cheaply."""
+        ...
+
+    def resident_bytes(self) -> int:
+        """Memory of all processes inside, cheaply; what they share counts for each."""
+        ...
+
+    def proportional_bytes(self) -> int:
+        """The same with what they share counted once; slower."""
         ...
 
     def oom_kills(self) -> int:

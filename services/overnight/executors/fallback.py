@@ -39,6 +39,7 @@ class BareCage:
     """One guardian process and all below it."""
 
     isolation = "none"
+    image: str | None = None
 
     def __init__(self, bare: Bare) -> None:
         self._bare = bare
@@ -143,6 +144,14 @@ class BareCage:
             top = psutil.Process(self._process.pid)
             return [child.pid for child in top.children(recursive=True)]
         return []
+
+    def resident_bytes(self) -> int:
+        """Of all members."""
+        return cpu.resident_bytes(self.members())
+
+    def proportional_bytes(self) -> int:
+        """Of all members."""
+        return cpu.proportional_bytes(self.members())
 
     def oom_kills(self) -> int:
         """Nobody counts them here."""

@@ -67,6 +67,7 @@ class NamespaceCage:
     """One bubblewrap process and all inside it."""
 
     isolation = "namespaces"
+    image: str | None = None
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -153,6 +154,14 @@ class NamespaceCage:
         """Live processes inside, cheaply."""
         pids = self._group.pids() if self._group is not None else []
         return pids or survivors.descendants(self._pid)
+
+    def resident_bytes(self) -> int:
+        """Of all members."""
+        return cpu.resident_bytes(self.members())
+
+    def proportional_bytes(self) -> int:
+        """Of all members."""
+        return cpu.proportional_bytes(self.members())
 
     def oom_kills(self) -> int:
         """Processes that the kernel killed in it for memory."""

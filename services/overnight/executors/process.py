@@ -15,11 +15,12 @@ import structlog
 from overnight.contracts.errors import ConfigError, SandboxUnavailableError
 from overnight.contracts.execution import Limits, Sandbox, SandboxSpec, Swept
 from overnight.executors import binds, bubblewrap, cgroups, fallback, namespaces, records, tree
+from overnight.executors.belongings import HostBelongings
 from overnight.executors.cage import Cage
 from overnight.executors.interpreters import Interpreters
 from overnight.executors.janitor import Janitor
 from overnight.executors.lifeguard import Lifeguard
-from overnight.executors.sandbox import Holdings, LocalSandbox
+from overnight.executors.sandbox import SupervisedSandbox
 from overnight.faultpoints import Step, reach
 
 NAME = "process"
@@ -93,7 +94,7 @@ class ProcessExecutor:
                 slot.release()
             raise
         build = self._builder(spec, place, reads, record)
-        return LocalSandbox(spec, Holdings(record, slot, place), build)
+        return SupervisedSandbox(spec, HostBelongings(spec, record, slot, place), build())
 
     def reconcile(self, labels: Mapping[str, str]) -> Swept:
         """End what dead runners left behind under *labels*; {}: all that is left of any."""

@@ -1,4 +1,4 @@
-"""One single-use sandbox on this host: the verbs, whatever its walls are made of."""
+"""One single-use sandbox: the verbs, whatever its walls are made of and whoever holds them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -22,39 +21,27 @@ from overnight.contracts.execution import (
     OutputSink,
     SandboxSpec,
 )
+from overnight.executors.belongings import Belongings
 from overnight.executors.cage import Cage, Ending, unavailable
-from overnight.executors.collect import Choice, collect
 from overnight.executors.cpu import CpuMeter
-from overnight.executors.diskwatch import DiskWatch, Quota
 from overnight.executors.pipes import BoundedLog, Pump
-from overnight.executors.records import Record, UserSlot
 from overnight.executors.standstill import Standstill
 from overnight.executors.supervision import KillSwitch, Supervision, Watched
-from overnight.executors.tree import Place
 from overnight.faultpoints import Step, reach
 
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True)
-class Holdings:
-    """What a sandbox holds on this host until it is destroyed."""
-
-    record: Record
-    slot: UserSlot | None
-    place: Place
-
-
-class LocalSandbox:
+class SupervisedSandbox:
     """See the contract. The command stands at a gate after `start`; `wait` opens it.
 
     So that not one instruction of a candidate ever runs without an armed deadline.
     """
 
-    def __init__(self, spec: SandboxSpec, holdings: Holdings, build: Callable[[], Cage]) -> None:
+    def __init__(self, spec: SandboxSpec, belongings: Belongings, cage: Cage) -> None:
         self._spec = spec
-        self._holdings = holdings
-        self._cage = build()
+        self._belongings = belongings
+        self._cage = cage
         self._switch = KillSwitch()
         self._lock = threading.Lock()  # kill comes from any thread, also while we free things
         self._destroyed = False
@@ -68,8 +55,7 @@ class LocalSandbox:
         if self._destroyed or self._launched:
             raise RuntimeError("a sandbox is started once")
         try:
-            with unavailable(f"the snapshot {snapshot} could not be copied"):
-                files = self._holdings.place.fill(snapshot)
+            files = self._belongings.fill(snapshot)
             self._launched = True
             self._cage.launch(files)
             reach(Step.RUNNER_LAUNCHED)
@@ -101,7 +87,7 @@ class LocalSandbox:
                 seen=Watched(started),
                 still=still,
             )
-            with self._disk_watch():
+            with self._belongings.watch(self._cage.members, self._too_much):
                 seen = supervision.run()
             return replace(
                 self._execution(seen, deadline, meter, output),
@@ -120,11 +106,6 @@ class LocalSandbox:
         """End it now; `wait` then returns Exit.KILLED."""
         self._end(Exit.KILLED)
 
-    def _disk_watch(self) -> DiskWatch:
-        limits = self._spec.limits
-        quota = Quota(limits.disk_bytes, limits.disk_files)
-        return DiskWatch(self._holdings.place.scratch, quota, self._cage.members, self._too_much)
-
     def _too_much(self, over: str) -> None:
         self._over = over
         self._end(Exit.DISK)
@@ -137,20 +118,14 @@ class LocalSandbox:
 
     def collect(self, into: Path) -> tuple[Collected, ...]:
         """Copy what the command left in /out."""
-        with unavailable("what the command left could not be taken"):
-            return collect(self._holdings.place.out, into, self._spec.limits.out_bytes)
+        return self._belongings.collect(into)
 
     def take(self, into: Path) -> tuple[Collected, ...]:
         """Copy what it left at `keep` in its working directory."""
-        choice = Choice(self._spec.keep, self._spec.frozen)
-        with unavailable("what the command left could not be taken"):
-            return collect(self._holdings.place.work, into, self._spec.limits.out_bytes, choice)
+        return self._belongings.take(into)
 
     def destroy(self) -> None:
-        """Kill, free and remove everything but run.log.
-
-        Whatever fails, the record is let go: held by a runner that lives, it would look alive.
-        """
+        """Kill, free and remove everything but run.log."""
         with self._lock:
             if self._destroyed:
                 return
@@ -161,25 +136,12 @@ class LocalSandbox:
                 gone = self._cage.close()
             self._switch.close()
             reach(Step.RUNNER_EMPTIED)
-            gone = self._removed() and gone
+            gone = self._belongings.remove() and gone
         except BaseException:
             gone = False
             raise
         finally:
-            if gone:
-                self._holdings.record.remove()
-            else:
-                self._holdings.record.abandon()
-            if self._holdings.slot is not None:
-                self._holdings.slot.release()
-
-    def _removed(self) -> bool:
-        try:
-            self._holdings.place.remove()
-        except OSError as error:
-            log.error("sandbox_not_removed", scratch=str(self._spec.scratch), error=str(error))
-            return False
-        return True
+            self._belongings.release(gone)
 
     def _execution(
         self, seen: Watched, deadline: Deadline, meter: CpuMeter, output: BoundedLog
@@ -202,6 +164,7 @@ class LocalSandbox:
             survivors=survivors,
             max_rss_bytes=seen.peak_bytes or None,
             isolation=self._cage.isolation,
+            image=self._cage.image,
             log_bytes=output.written_bytes,
             log_truncated=output.truncated,
             start_seconds=seen.started - self._start_called,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from overnight.contracts.execution import Deadline, Exit
 from overnight.executors.cage import Cage
-from overnight.executors.cpu import CpuMeter, proportional_bytes, resident_bytes
+from overnight.executors.cpu import CpuMeter
 from overnight.executors.pipes import Pump
 from overnight.executors.standstill import Standstill
 
@@ -145,12 +145,11 @@ class Supervision:
     def _is_over_memory(self, now: float) -> bool:
         self._memory_step = min(MEMORY_SECONDS, self._memory_step * 2)
         self._next_memory = now + self._memory_step
-        pids = self.cage.members()
-        used = resident_bytes(pids)
+        used = self.cage.resident_bytes()
         self.seen.peak_bytes = max(self.seen.peak_bytes, used)
         if self.memory_bytes is None or used <= self.memory_bytes:
             return False
-        return proportional_bytes(pids) > self.memory_bytes
+        return self.cage.proportional_bytes() > self.memory_bytes
 
     def _pause(self, now: float) -> float:
         """Until something may be due."""
