@@ -21,6 +21,7 @@ from overnight.configuration.places import (
     state_dir,
 )
 from overnight.configuration.program_file import PROGRAM_FILE, program_of
+from overnight.configuration.redis_login import RedisLogin, redis_login
 from overnight.configuration.settings import (
     OrchestratorSettings,
     RecorderSettings,
@@ -37,6 +38,7 @@ __all__ = [
     "OrchestratorSettings",
     "RecorderSettings",
     "RedisCandidate",
+    "RedisLogin",
     "ResolvedCommand",
     "ResolvedLoop",
     "RunnerSettings",
@@ -53,6 +55,7 @@ __all__ = [
     "process_environ",
     "program_of",
     "redis_candidates",
+    "redis_login",
     "redis_source",
     "resolve_command",
     "resolve_loop",

@@ -15,7 +15,7 @@ LOOP_FILE = "loop.run.yaml"
 PREFIX = "OVERNIGHT_"
 
 #: OVERNIGHT_* names that are no keys of the loop: folders, service settings, what candidates see.
-RESERVED = ("STATE", "DEVICE_LOCKS", "CONFIG", "FAULT", "LOG")
+RESERVED = ("STATE", "DEVICE_LOCKS", "CONFIG", "FAULT", "LOG", "REDIS")
 SERVICES = ("ORCHESTRATOR", "RUNNER", "RECORDER", "SUPERVISOR")
 
 #: Keys whose text is never read as a number or a truth value.

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import redis
 from redis.backoff import ExponentialBackoff
+from redis.credentials import CredentialProvider
 from redis.exceptions import (
     AuthenticationError,
     NoPermissionError,
@@ -19,6 +20,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
+from overnight.configuration import RedisLogin, process_environ, redis_login
 from overnight.contracts.errors import ConfigError, InfrastructureError
 
 CONNECT_SECONDS = 2.0
@@ -28,21 +30,36 @@ _SCHEMES = ("unix://", "redis://", "rediss://")
 Client = redis.Redis  #: the name for it in rooms that may hold a connection but not import redis
 
 
+class _FromFile(CredentialProvider):
+    """Asked by redis-py with each new connection; holds no password in between."""
+
+    def __init__(self, login: RedisLogin) -> None:
+        self._login = login
+
+    def get_credentials(self) -> tuple[str] | tuple[str, str]:
+        password = self._login.password()
+        return (self._login.user, password) if self._login.user else (password,)
+
+
 def connect(url: str) -> redis.Redis:
     """A client for `unix:///path?db=0` or `redis://host:port/0`. Opens nothing yet.
 
     A dropped connection is tried again for about half a second, so that a restart of Redis
     mostly goes unnoticed; silence is not, because whatever we sent may have been done.
+    At REDIS_URL it logs in as OVERNIGHT_REDIS_USER, with the password in a file.
 
     Raises:
-        ConfigError: the URL can't be one.
+        ConfigError: the URL can't be one, or the login is none. The URL may hold a password, and
+            is never shown.
     """
     if not url.startswith(_SCHEMES):
-        raise ConfigError(f"REDIS_URL: {url[:60]!r} must start with one of {', '.join(_SCHEMES)}")
+        raise ConfigError(f"REDIS_URL must start with one of {', '.join(_SCHEMES)}")
+    login = redis_login(url, process_environ())
     try:
         return redis.Redis.from_url(
             url,
             protocol=2,
+            credential_provider=None if login is None else _FromFile(login),
             socket_timeout=SOCKET_SECONDS,
             socket_connect_timeout=CONNECT_SECONDS,
             retry=Retry(
@@ -51,8 +68,10 @@ def connect(url: str) -> redis.Redis:
                 supported_errors=(RedisConnectionError,),
             ),
         )
-    except ValueError as error:
-        raise ConfigError(f"REDIS_URL: {url[:60]!r}: {error}") from error
+    except ValueError:
+        raise ConfigError(
+            "REDIS_URL can't be read: redis://host:port/0, or unix:///path?db=0"
+        ) from None
 
 
 @contextmanager
@@ -77,7 +96,12 @@ def is_wrong_type(error: BaseException) -> bool:
 
 
 def _fix(error: RedisError, key: str | None) -> str:
-    if isinstance(error, NoPermissionError | AuthenticationError):
+    if isinstance(error, AuthenticationError):
+        return (
+            "its user or password is another: OVERNIGHT_REDIS_USER, the file that "
+            "OVERNIGHT_REDIS_PASSWORD_FILE names, and the Redis ACL must agree"
+        )
+    if isinstance(error, NoPermissionError):
         return f"give this user the password and rights of the Redis ACL{_on(key)}"
     if "max number of clients" in str(error):
         return "raise its maxclients, or end clients that hang"
