@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
@@ -14,7 +15,11 @@ from wsgiref.simple_server import WSGIServer
 
 import structlog
 from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
+from overnight import __version__
 from overnight.contracts.errors import InfrastructureError
 from overnight.contracts.untrusted import strip_terminal
 
@@ -107,17 +112,69 @@ class MetricsEndpoint:
 
 
 def serve_metrics(
-    registry: CollectorRegistry, port: int = 0, address: str = "127.0.0.1"
+    registry: CollectorRegistry,
+    port: int = 0,
+    address: str = "127.0.0.1",
+    labels: Mapping[str, str] | None = None,
 ) -> MetricsEndpoint | None:
-    """Serve *registry*; port 0 takes any free one. None, and a warning, where it can't be bound."""
+    """Serve *registry*; port 0 takes any free one. None, and a warning, where it can't be bound.
+
+    labels: stand on every series of this process, e.g. whose session it serves.
+    """
+    served = _Served(registry, labels or {})
     try:
-        server, thread = start_http_server(port, addr=address, registry=registry)
+        server, thread = start_http_server(port, addr=address, registry=served)
     except OSError as error:
         log.warning("metrics_endpoint_failed", address=address, port=port, reason=str(error))
         return None
-    url = f"http://{address}:{server.server_port}/metrics"
-    log.info("metrics_endpoint_up", url=url)
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(address, address)  # noqa: S104 - a reader's
+    url = f"http://{host}:{server.server_port}/metrics"
+    log.info("metrics_endpoint_up", url=url, address=address)
     return MetricsEndpoint(url=url, server=server, thread=thread)
+
+
+class _Served(Collector):
+    """What goes out: the registry's series with this process's labels, and its version."""
+
+    def __init__(self, registry: CollectorRegistry, labels: Mapping[str, str]) -> None:
+        self._registry = registry
+        self._labels = dict(labels)
+
+    def collect(self) -> Iterator[Metric]:
+        """Without `_created` series: nobody asks when a counter began."""
+        version = InfoMetricFamily("overnight_build", "Which version answers.")
+        version.add_metric([], {"version": __version__})
+        for family in (version, *self._registry.collect()):
+            out = Metric(family.name, family.documentation, family.type, family.unit)
+            out.samples = [
+                sample._replace(labels={**sample.labels, **self._labels})
+                for sample in family.samples
+                if not sample.name.endswith("_created")
+            ]
+            yield out
+
+    def restricted_registry(self, names: object) -> _Served:
+        """A scrape that asks for a few names gets all of them."""
+        return self
+
+
+class DiskCollector(Collector):
+    """Room on the disk of *folder*, looked at with each scrape; nothing where nobody can say."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def collect(self) -> Iterator[Metric]:
+        """Two gauges."""
+        try:
+            status = os.statvfs(self._folder)
+        except OSError:
+            return
+        for name, what, blocks in (
+            ("overnight_disk_free_bytes", "Room that a user has there.", status.f_bavail),
+            ("overnight_disk_size_bytes", "Size of the disk.", status.f_blocks),
+        ):
+            yield GaugeMetricFamily(name, what, value=blocks * status.f_frsize)
 
 
 def _stream(to: Path | TextIO | None) -> TextIO:

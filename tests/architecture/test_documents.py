@@ -46,14 +46,6 @@ def test_every_document_is_found_from_the_readme() -> None:
     assert [page for page in PAGES if page not in found] == []
 
 
-def test_every_metric_is_documented_and_none_that_is_not_there() -> None:
-    text = (ROOT / "docs/metrics.md").read_text("utf-8")
-    told = {name.removesuffix("_total") for name in re.findall(r"^\| `(overnight_\w+)", text, re.M)}
-    code = "".join(p.read_text("utf-8") for p in (ROOT / "services").rglob("metrics.py"))
-
-    assert told == set(re.findall(r'"(overnight_\w+?)(?:_total)?",', code))
-
-
 def test_every_verb_is_in_the_readme_s_table() -> None:
     table = re.findall(r"^\| (`.*?) \| ", (ROOT / "README.md").read_text("utf-8"), re.M)
     told = {call for row in table for call in re.findall(r"`([a-z]+(?: [a-z]+)?)", row)}

@@ -19,6 +19,7 @@ from overnight.contracts.errors import ConfigError
 
 Seconds = Annotated[float, Field(gt=0, le=86400)]
 Port = Annotated[int, Field(ge=0, le=65535)]  #: 0 = any free port
+Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9.:-]{1,253}$")]
 
 
 class ServiceSettings(BaseSettings):
@@ -41,7 +42,14 @@ class ServiceSettings(BaseSettings):
         return (init_settings,)
 
 
-class OrchestratorSettings(ServiceSettings):
+class ServedSettings(ServiceSettings):
+    """Of a service that serves metrics."""
+
+    metrics_host: Host = "127.0.0.1"  #: the address to listen on; 0.0.0.0 = every one
+    metrics_port: Port = 0
+
+
+class OrchestratorSettings(ServedSettings):
     """How the orchestrator watches and gives up."""
 
     service = "orchestrator"
@@ -54,7 +62,7 @@ class OrchestratorSettings(ServiceSettings):
     hang_seconds: Seconds = 300.0  #: silent for so long, it is ended and started again
 
 
-class RunnerSettings(ServiceSettings):
+class RunnerSettings(ServedSettings):
     """How a runner holds a lease and delivers."""
 
     service = "runner"
@@ -65,7 +73,6 @@ class RunnerSettings(ServiceSettings):
     disk_mb: Annotated[int, Field(ge=64)] = 20480  #: a candidate's files; at most half the free
     disk_files: Annotated[int, Field(ge=1000)] = 1_000_000  #: how many they may be
     hang_seconds: Seconds = 300.0  #: silent for so long beyond a deadline, it is started again
-    metrics_port: Port = 0
 
     @model_validator(mode="after")
     def _renews_in_time(self) -> RunnerSettings:
@@ -74,14 +81,29 @@ class RunnerSettings(ServiceSettings):
         return self
 
 
-class RecorderSettings(ServiceSettings):
+class RecorderSettings(ServedSettings):
     """How the recorder reads its stream."""
 
     service = "recorder"
 
     poll_seconds: Seconds = 0.5  #: the longest wait for a message
     hang_seconds: Seconds = 300.0  #: silent for so long, it is ended and started again
-    metrics_port: Port = 0
+
+
+class SpawnerSettings(ServedSettings):
+    """What the holder of the container engine's socket lets others ask for."""
+
+    service = "spawner"
+
+    image: Annotated[str, Field(min_length=1)] = "overnight-sandbox:cpu"  #: for who names none
+    images: str = ""  #: names that may be asked for beside it, by commas; empty: any that is there
+    reads: str = ""  #: folders below which data may be shown, by commas; empty: any, checked here
+    network_host: bool = True  #: may a profile ask for the host's network?
+    clients: str = ""  #: user ids that may connect beside root and our own, by commas
+    max_sandboxes: Annotated[int, Field(ge=1, le=4096)] = 256  #: at the same time
+    starts_per_minute: Annotated[int, Field(ge=1)] = 600
+    orphan_seconds: Seconds = 300.0  #: what a dead runner left and nobody asked for is removed then
+    hang_seconds: Seconds = 300.0  #: silent for so long, it is ended and started again
 
 
 class SupervisorSettings(ServiceSettings):

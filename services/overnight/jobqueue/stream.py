@@ -187,6 +187,11 @@ class LedgerInbox:
             for entry_id, fields in entries
         ]
 
+    def waiting(self) -> int:
+        """How many entries nobody acknowledged yet. Raises InfrastructureError."""
+        with edge("counting the ledger stream", self._stream):
+            return int(self._redis.xlen(self._stream))
+
     def acknowledge(self, entry: Entry, key: str | None, ack: Ack) -> None:
         """Answer *key*, then drop the entry. Call it only after the row is on the disk.
 

@@ -159,6 +159,7 @@ class SessionState:
     hash: str = GENESIS
     first_ts: str = ""
     last_ts: str = ""
+    last_keep_ts: str = ""  #: of the last decision to keep
     rejected_in_a_row: int = 0
     unanswered_in_a_row: int = 0  #: ideas that were skipped, since nobody answered in time
     steering: list[Advice] = field(default_factory=list)  #: newest last
@@ -280,6 +281,7 @@ def _decision(state: SessionState, row: Row, body: wire.Wire) -> None:
     state.decided.append((row.seq, decision.id))
     if decision.verdict is Status.KEEP:
         state.kept.append(decision.id)
+        state.last_keep_ts = row.ts
     state.incumbent = decision.incumbent_after
     state.last_decision_seq = row.seq
 

@@ -11,8 +11,9 @@ from functools import partial
 from pathlib import Path
 
 import structlog
+from prometheus_client import CollectorRegistry
 
-from overnight import lifeline
+from overnight import lifeline, telemetry
 from overnight.configuration import (
     OrchestratorSettings,
     candidate_env,
@@ -41,6 +42,7 @@ from overnight.ledger.lock import hold
 from overnight.ledger.program import kept_program
 from overnight.ledger.reader import LedgerTail
 from overnight.orchestrator.jobs import Launch, links_into
+from overnight.orchestrator.metrics import OrchestratorCollector
 from overnight.orchestrator.planning import Bounds, prefetch
 from overnight.orchestrator.ports import Ports
 from overnight.orchestrator.redis_ports import RedisQueue
@@ -147,6 +149,18 @@ def _build(
     )
 
 
+def _metrics(
+    files: SessionFiles, settings: OrchestratorSettings, orchestrator: Orchestrator
+) -> str | None:
+    """Serve what it exports; the address, None where it can't be bound."""
+    registry = CollectorRegistry()
+    registry.register(OrchestratorCollector(orchestrator, read_opening(files).runners))
+    labels = {"session": read_identity(files).sid}
+    port, host = settings.metrics_port, settings.metrics_host
+    endpoint = telemetry.serve_metrics(registry, port, host, labels)
+    return endpoint.url if endpoint else None
+
+
 def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
     settings = load_settings(OrchestratorSettings, process_environ())
     life.watch(settings.hang_seconds)
@@ -158,7 +172,7 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
         orchestrator = patience.until_done(partial(_build, options, files, settings))
         if orchestrator is None:
             return 0
-        lifeline.say_ready(options.ready_fd)
+        lifeline.say_ready(options.ready_fd, metrics=_metrics(files, settings, orchestrator))
         while not life.should_stop():
             try:
                 busy = orchestrator.step(time.monotonic())

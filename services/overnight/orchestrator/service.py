@@ -129,6 +129,15 @@ class Orchestrator:
         """Is a message under way, so that looking again soon is worth it?"""
         return self._pending is not None
 
+    def places(self) -> dict[str, int]:
+        """Where the last look found issued attempts: in the queue, with a runner, or nowhere."""
+        look = self._look
+        return {
+            "queued": len(look.queued) if look else 0,
+            "leased": len(look.leased) if look else 0,
+            "missing": len(self._missing_since),
+        }
+
     def _fold(self) -> None:
         for row in self._ports.rows():
             self.state.apply(row)

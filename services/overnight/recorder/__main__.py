@@ -69,6 +69,7 @@ class _Desk:
         self._looked_at = 0.0
         self._said_behind = False
         self.registry = CollectorRegistry()
+        self.registry.register(telemetry.DiskCollector(options.dir))
         self._metrics = RecorderMetrics(self.registry, lambda: writer.state)
         writer.on_fsync = self._metrics.fsync_seconds.observe
         self._recorder = Recorder(writer, self._on_row)
@@ -79,9 +80,7 @@ class _Desk:
     def work(self, poll_seconds: float) -> None:
         """One batch of the inbox, oldest first. Raises InfrastructureError; nothing is lost."""
         self._look()
-        batch = self._inbox.read(64, poll_seconds)
-        self._metrics.backlog.set(len(batch))
-        for found in batch:
+        for found in self._inbox.read(64, poll_seconds):
             reach(Step.RECORDER_READ)
             self._settle(found)
 
@@ -148,9 +147,12 @@ class _Desk:
             try:
                 self._metrics.queue_depth.set(self._jobs.depth(self._pool))
                 self._metrics.runners.set(len(self._flags.runners(self._sid)))
+                self._metrics.backlog.set(self._inbox.waiting())
+                self._metrics.redis_up.set(1)
             except InfrastructureError as error:
                 # A gauge keeps no message waiting; where all of Redis is away, reading says so.
                 log.debug("gauges_behind", reason=str(error))
+                self._metrics.redis_up.set(0)
 
 
 def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
@@ -165,7 +167,9 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
         log.warning("torn_tail_healed", bytes=writer.healed_bytes)
     try:
         desk = _Desk(options, writer)
-        endpoint = telemetry.serve_metrics(desk.registry, settings.metrics_port)
+        endpoint = telemetry.serve_metrics(
+            desk.registry, settings.metrics_port, settings.metrics_host, {"session": writer.sid}
+        )
         lifeline.say_ready(options.ready_fd, metrics=endpoint.url if endpoint else None)
         while not life.should_stop():
             patience.until_done(partial(desk.work, settings.poll_seconds))

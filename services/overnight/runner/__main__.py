@@ -50,9 +50,23 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="cpu:0", help="device that this runner holds")
     parser.add_argument("--pool", default="default", help="pool whose jobs it takes")
     parser.add_argument("--executor", default="process", help="an installed executor's name")
+    parser.add_argument(
+        "--metrics-offset", type=int, default=0, help="added to a metrics port that is set"
+    )
     parser.add_argument("--lifeline-fd", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
     return parser.parse_args(argv)
+
+
+def _metrics(
+    options: argparse.Namespace, settings: RunnerSettings, sid: str
+) -> tuple[RunnerMetrics, telemetry.MetricsEndpoint | None]:
+    registry = CollectorRegistry()
+    registry.register(telemetry.DiskCollector(options.dir))
+    metrics = RunnerMetrics(registry)
+    port = settings.metrics_port and settings.metrics_port + options.metrics_offset
+    labels = {"session": sid, "slot": options.slot}
+    return metrics, telemetry.serve_metrics(registry, port, settings.metrics_host, labels)
 
 
 def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
@@ -66,9 +80,7 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
     for lock in (device, slot):
         lock.acquire(life.should_stop, partial(lifeline.say_waiting, options.ready_fd))
     reach(Step.RUNNER_STARTED)
-    registry = CollectorRegistry()
-    metrics = RunnerMetrics(registry)
-    endpoint = telemetry.serve_metrics(registry, settings.metrics_port)
+    metrics, endpoint = _metrics(options, settings, identity.sid)
     connection = connect(options.redis)
     bench = Bench(
         files=files,
@@ -92,6 +104,7 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
     )
     waits = partial(lifeline.say_waiting, options.ready_fd)
     notice = Notice(locks / f"{device.name}.quarantined")
+    metrics.about(device=bench.device, hardware=bench.hardware, isolation=bench.executor.isolation)
     runner = Runner(bench, lines, metrics, life, waits, notice=notice)
     lifeline.say_ready(
         options.ready_fd,
@@ -122,7 +135,9 @@ def _beat(
         metrics.tick()
         try:
             flags.beat(sid, slot, ttl_seconds=10.0)
+            metrics.redis_up.set(1)
         except OvernightError as error:
+            metrics.redis_up.set(0)
             log.debug("beat_failed", reason=str(error))
         time.sleep(2.0)
 

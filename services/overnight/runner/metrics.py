@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from overnight.contracts.experiment import ExperimentResult
 from overnight.contracts.status import Status
 
-STATUSES = tuple(s.value for s in Status)
+#: An attempt's result has one of these.
+STATUSES = (
+    Status.SCORED, Status.CRASH, Status.TIMEOUT, Status.HELD, Status.CANCELLED, Status.INFRA,
+)  # fmt: skip
 
 
 class RunnerMetrics:
@@ -22,6 +25,8 @@ class RunnerMetrics:
             ["status"],
             registry=registry,
         )
+        for status in STATUSES:  # 0 from the first scrape on: else the first one is no increase
+            self.attempts.labels(status.value)
         self.busy = Gauge(
             "overnight_runner_busy", "1 while an attempt runs on this runner.", registry=registry
         )
@@ -38,7 +43,7 @@ class RunnerMetrics:
         )
         self.survivors = Gauge(
             "overnight_survivors",
-            "Processes alive after the last kill, counted from outside. 0 is right.",
+            "Processes alive after the last sandbox, counted from outside. 0 is right.",
             registry=registry,
         )
         self.quarantined = Gauge(
@@ -52,7 +57,15 @@ class RunnerMetrics:
             buckets=(1, 3, 10, 30, 60, 120, 300, 450, 600, 900, 1800, 3600),
             registry=registry,
         )
+        self.redis_up = Gauge(
+            "overnight_redis_up", "1 while Redis answers this service.", registry=registry
+        )
+        self._info = Info("overnight_runner", "What this runner is.", registry=registry)
         self._idle_since: float | None = None
+
+    def about(self, *, device: str, hardware: str, isolation: str) -> None:
+        """Said once: words of the machine and of whoever runs it, none of a candidate."""
+        self._info.info({"device": device, "hardware": hardware, "isolation": isolation})
 
     def ready(self) -> None:
         """Idle from now on."""
@@ -81,4 +94,4 @@ class RunnerMetrics:
         self.wall_seconds.observe(result.runtime_s)
         if result.kill_latency_s is not None:
             self.kill_latency.observe(result.kill_latency_s)
-            self.survivors.set(result.survivors)
+        self.survivors.set(result.survivors)
