@@ -37,10 +37,13 @@ lint: setup
 images: setup  ## the pictures in docs/images, from a real session
 	@$(BIN)/python -m benchmarks.images
 
-lock:  ## resolve ci/requirements.txt again
-	@$(BIN)/pip-compile -q --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url \
-	  --no-emit-find-links --no-emit-trusted-host --no-emit-options --extra dev \
-	  --output-file ci/requirements.txt pyproject.toml ci/requirements.in
+lock:  ## resolve what CI and the images install again, with hashes; needs pip-tools in $(VENV)
+	@for lock in 'ci/requirements.txt --extra dev --extra docker pyproject.toml ci/requirements.in' \
+	  'docker/services.txt --extra docker pyproject.toml docker/services.in' \
+	  'docker/sandbox.txt docker/sandbox.in'; do \
+	    CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile -q --generate-hashes --allow-unsafe \
+	      --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+	      --no-emit-options --output-file $$lock || exit 1; done
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
