@@ -25,7 +25,7 @@ from tests.unit.ledger.history_of import SID, opening, result
 from tests.unit.orchestrator.world import MemoryWriter
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
-EVERYWHERE = {"session", "slot", "le"}  #: told once in the page; of histograms
+EVERYWHERE = {"session", "tag", "slot", "le"}  #: told once in the page; of histograms
 EVIL = 'evil"} 1\n# HELP overnight_x\novernight_x{a="\\'
 
 
@@ -44,8 +44,8 @@ class _Writer(MemoryWriter):
 def _story(hostile: str = "h") -> _Writer:
     """A baseline that was kept, with *hostile* wherever somebody may write text."""
     writer = _Writer([])
-    writer.append(RowKind.SESSION_OPENED, "open:1", opening(min_free_gb=1.0).model_copy(
-        update={"description": hostile, "tag": hostile[:128]}))  # fmt: skip
+    opened = opening(min_free_gb=1.0).model_copy(update={"description": hostile})
+    writer.append(RowKind.SESSION_OPENED, "open:1", opened)
     proposed = {
         "id": 1, "role": "baseline", "parent": None, "commit": "1" * 40, "tree_digest": "1" * 64,
         "branch": "iter1", "hypothesis": hostile, "analysis": hostile, "proposer": "test",
@@ -71,9 +71,9 @@ class _Decider:
         return {"queued": 0, "leased": 1, "missing": 0}
 
 
-def _serve(registry: CollectorRegistry, **labels: str) -> list[Metric]:
+def _serve(registry: CollectorRegistry, tag: str, **labels: str) -> list[Metric]:
     """What a scrape of *registry* gets."""
-    endpoint = telemetry.serve_metrics(registry, labels={"session": SID, **labels})
+    endpoint = telemetry.serve_metrics(registry, labels={"session": SID, "tag": tag, **labels})
     assert endpoint is not None
     try:
         with urllib.request.urlopen(endpoint.url, timeout=10) as answer:
@@ -82,7 +82,7 @@ def _serve(registry: CollectorRegistry, **labels: str) -> list[Metric]:
         endpoint.close()
 
 
-def _scrape(writer: _Writer, folder: Path) -> dict[str, list[Metric]]:
+def _scrape(writer: _Writer, folder: Path, tag: str = "mar5") -> dict[str, list[Metric]]:
     """Each service as its `__main__` builds it."""
     services = {name: CollectorRegistry() for name in ("orchestrator", "recorder", "runner")}
     services["orchestrator"].register(OrchestratorCollector(_Decider(writer), 2))  # type: ignore[arg-type]
@@ -92,7 +92,7 @@ def _scrape(writer: _Writer, folder: Path) -> dict[str, list[Metric]]:
     runner = RunnerMetrics(services["runner"])
     runner.about(device="cpu:0", hardware="cpu", isolation="namespaces")
     return {
-        name: _serve(registry, **({"slot": "r0"} if name == "runner" else {}))
+        name: _serve(registry, tag, **({"slot": "r0"} if name == "runner" else {}))
         for name, registry in services.items()
     }
 
@@ -146,7 +146,7 @@ def test_every_series_names_its_session_and_no_value_is_nan(tmp_path: Path) -> N
 
 def test_hostile_text_makes_no_series(tmp_path: Path) -> None:
     """The tag alone is shown, as one label that is read back as it was."""
-    plain, evil = (list(_series(_scrape(_story(text), tmp_path))) for text in ("h", EVIL))
+    plain, evil = (list(_series(_scrape(_story(t), tmp_path, t))) for t in ("h", EVIL))
 
     assert [name for name, _, _ in evil] == [name for name, _, _ in plain]
     assert {v for _, labels, _ in evil for v in labels.values() if "evil" in v} == {EVIL}

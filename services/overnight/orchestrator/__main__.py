@@ -28,7 +28,8 @@ from overnight.contracts.errors import (
     WireError,
 )
 from overnight.contracts.loop import LoopConfig
-from overnight.contracts.rows import Opening
+from overnight.contracts.rows import Control, LedgerMessage, Opening
+from overnight.contracts.status import ControlAction, RowKind
 from overnight.faultpoints import Step, reach
 from overnight.jobqueue.connection import connect
 from overnight.jobqueue.flags import Flags

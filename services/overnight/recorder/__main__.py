@@ -167,8 +167,9 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
         log.warning("torn_tail_healed", bytes=writer.healed_bytes)
     try:
         desk = _Desk(options, writer)
+        labels = {"session": writer.sid, "tag": read_identity(SessionFiles(options.dir)).tag}
         endpoint = telemetry.serve_metrics(
-            desk.registry, settings.metrics_port, settings.metrics_host, {"session": writer.sid}
+            desk.registry, settings.metrics_port, settings.metrics_host, labels
         )
         lifeline.say_ready(options.ready_fd, metrics=endpoint.url if endpoint else None)
         while not life.should_stop():

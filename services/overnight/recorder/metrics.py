@@ -45,9 +45,8 @@ class SessionCollector(Collector):
 def _session(state: SessionState) -> Iterator[Metric]:
     if state.opened is not None and state.config is not None:
         metric = state.config.metric
-        info = InfoMetricFamily("overnight_session", "Which session it is.")
-        about = {"tag": state.opened.tag, "metric": metric.name, "direction": metric.direction}
-        info.add_metric([], about)
+        info = InfoMetricFamily("overnight_session", "What it optimises.")
+        info.add_metric([], {"metric": metric.name, "direction": metric.direction})
         yield info
         if state.config.min_free_gb is not None:
             least = state.config.min_free_gb * 1e9

@@ -23,7 +23,7 @@ from overnight.jobqueue.lease import Leases
 from overnight.jobqueue.stream import LedgerSender
 from overnight.jobqueue.worker import PoolWorker
 from overnight.ledger.files import SessionFiles
-from overnight.ledger.identity import read_identity
+from overnight.ledger.identity import Identity, read_identity
 from overnight.plugins import EXECUTORS, load
 from overnight.runner.hardware import DeviceLock, SlotLock, hardware_class
 from overnight.runner.metrics import RunnerMetrics
@@ -59,13 +59,13 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _metrics(
-    options: argparse.Namespace, settings: RunnerSettings, sid: str
+    options: argparse.Namespace, settings: RunnerSettings, identity: Identity
 ) -> tuple[RunnerMetrics, telemetry.MetricsEndpoint | None]:
     registry = CollectorRegistry()
     registry.register(telemetry.DiskCollector(options.dir))
     metrics = RunnerMetrics(registry)
     port = settings.metrics_port and settings.metrics_port + options.metrics_offset
-    labels = {"session": sid, "slot": options.slot}
+    labels = {"session": identity.sid, "tag": identity.tag, "slot": options.slot}
     return metrics, telemetry.serve_metrics(registry, port, settings.metrics_host, labels)
 
 
@@ -80,7 +80,7 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
     for lock in (device, slot):
         lock.acquire(life.should_stop, partial(lifeline.say_waiting, options.ready_fd))
     reach(Step.RUNNER_STARTED)
-    metrics, endpoint = _metrics(options, settings, identity.sid)
+    metrics, endpoint = _metrics(options, settings, identity)
     connection = connect(options.redis)
     bench = Bench(
         files=files,
