@@ -150,13 +150,28 @@ def _build(
     )
 
 
+def _is_open(
+    options: argparse.Namespace,
+    files: SessionFiles,
+    life: lifeline.Lifeline,
+    patience: lifeline.Patience,
+) -> bool:
+    """Before the first look, which would find the run over. False when told to end meanwhile."""
+    opening = read_opening(files)
+    if opening.resumes is not None:
+        sender = LedgerSender(connect(options.redis), read_identity(files).sid)
+        patience.until_done(partial(_resume, opening, sender, life.should_stop))
+    return not life.should_stop()
+
+
 def _metrics(
     files: SessionFiles, settings: OrchestratorSettings, orchestrator: Orchestrator
 ) -> str | None:
     """Serve what it exports; the address, None where it can't be bound."""
     registry = CollectorRegistry()
     registry.register(OrchestratorCollector(orchestrator, read_opening(files).runners))
-    labels = {"session": read_identity(files).sid}
+    identity = read_identity(files)
+    labels = {"session": identity.sid, "tag": identity.tag}
     port, host = settings.metrics_port, settings.metrics_host
     endpoint = telemetry.serve_metrics(registry, port, host, labels)
     return endpoint.url if endpoint else None
