@@ -52,7 +52,7 @@ HARMLESS = {
     "runner.durable.Outbox._set_aside": "one rename; before it, the same file is refused again",
     "runner.durable.ClaimFile.read": "one rename of a file that nobody can read",
     "runner.quarantine.Notice.post": "posted again at each start; what counts is looked at anew",
-    "runner.hardware.DeviceLock.acquire": "the pid in a lock file is for people",
+    "runner.hardware.DeviceLock._keep": "the pid in a lock file is for people",
     "ledger.lock.hold": "the pid in a lock file is for people",
     "ledger.writer.LedgerWriter._take_back": "cuts what `_heal_tail` would cut",
     "jobqueue.flags.Flags.beat": "expires by itself",

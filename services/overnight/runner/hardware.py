@@ -6,7 +6,7 @@ import fcntl
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -29,6 +29,16 @@ def hardware_class() -> str:
     except OSError:
         model = platform.processor() or "unknown"
     return " ".join(f"cpu {platform.machine()} {model} x{os.cpu_count()}".split())[:200]
+
+
+def gpu_class(names: Sequence[str], driver: str | None) -> str:
+    """The same of a runner that has GPUs, e.g. `gpu NVIDIA A100-SXM4-40GB x2, driver 570.133.20`.
+
+    What results are comparable under is the cards: a host's processors are not named.
+    """
+    kinds = " and ".join(sorted(set(names)))
+    more = f", driver {driver}" if driver else ""
+    return " ".join(f"gpu {kinds} x{len(names)}{more}".split())[:200]
 
 
 class DeviceLock:
@@ -76,9 +86,7 @@ class DeviceLock:
                     os.close(fd)
                     raise SessionHeldError(f"{self.name} is held by pid {holder}") from None
                 time.sleep(poll_seconds)
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-        self._fd = fd
+        self._keep(fd)
 
     def try_acquire(self) -> bool:
         """Take it if it is free. Raises InfrastructureError as `acquire`."""
@@ -88,8 +96,22 @@ class DeviceLock:
         except BlockingIOError:
             os.close(fd)
             return False
-        self._fd = fd
+        self._keep(fd)
         return True
+
+    def holder(self) -> str:
+        """The pid of whoever has it, as it wrote it; empty where nobody did."""
+        fd = self._opened()
+        try:
+            return os.pread(fd, 20, 0).decode(errors="replace").strip()
+        finally:
+            os.close(fd)
+
+    def _keep(self, fd: int) -> None:
+        """Ours; the pid is for people."""
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        self._fd = fd
 
     def release(self) -> None:
         """Let go. Idempotent."""

@@ -1,4 +1,5 @@
-"""A device on which something lives after its sandbox was ended: no job runs there until it's gone.
+"""A device on which something lives after its sandbox was ended, or that is in trouble itself: no
+job runs there until that is over.
 
 The reason lies beside the device's lock, so that the next runner of whatever session knows it.
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 import structlog
 
 from overnight.contracts.execution import Executor, Stuck
+from overnight.runner.cards import Trouble
 
 log = structlog.get_logger()
 
@@ -67,6 +69,8 @@ class Quarantine:
     should_stop: Callable[[], bool]
     say_waiting: Callable[[str | None], None]
     set_gauge: Callable[[float], None]
+    beside: tuple[Notice, ...] = ()  #: of its further devices
+    trouble: Callable[[], Trouble | None] = lambda: None  #: what the devices themselves say
 
     def wait(self) -> bool:
         """End what is left on the device, for as long as it takes; was it free at once?
@@ -75,33 +79,33 @@ class Quarantine:
         """
         began, said = time.monotonic(), False
         while (why := self._why()) is not None:
-            reason, pids, is_sure = why
-            if not said and (is_sure or time.monotonic() - began > HELD_SECONDS):
+            if not said and time.monotonic() - began >= why.grace_seconds:
                 said = True
-                log.error("device_quarantined", device=self.device, reason=reason)
-                if pids:
-                    self.notice.post(reason, pids)
+                log.error("device_quarantined", device=self.device, reason=why.reason)
+                for notice in (self.notice, *self.beside) if why.is_news else ():
+                    notice.post(why.reason, why.pids)
                 self.set_gauge(1)
-                self.say_waiting(f"{self.device} is quarantined: {reason}")
+                self.say_waiting(f"{self.device} is quarantined: {why.reason}")
             if self._stops_within(LOOK_SECONDS if said else 0.1):
                 return False
         if said:
             log.info("quarantine_lifted", device=self.device)
             self.set_gauge(0)
             self.say_waiting(None)
-        self.notice.lift()
+        for notice in (self.notice, *self.beside):
+            notice.lift()
         return not said
 
-    def _why(self) -> tuple[str, tuple[int, ...], bool] | None:
-        """The reason, what lives if we know, and whether it may not pass by itself at once."""
+    def _why(self) -> Trouble | None:
         own = self.executor.reconcile({"sid": self.sid, "runner": self.runner})
         stuck = (*own.stuck, *self.executor.reconcile({"device": self.device}).stuck)
         if stuck:
-            return stuck[0].reason, _pids(stuck), True
+            return Trouble(reason=stuck[0].reason, pids=_pids(stuck))
         if own.held:
-            return "a sandbox of this slot has an owner that lives", (), False
-        noticed = self.notice.stands()
-        return None if noticed is None else (noticed, (), True)
+            reason = "a sandbox of this slot has an owner that lives"
+            return Trouble(reason=reason, grace_seconds=HELD_SECONDS, is_news=False)
+        noticed = next(filter(None, (one.stands() for one in (self.notice, *self.beside))), None)
+        return self.trouble() if noticed is None else Trouble(reason=noticed, is_news=False)
 
     def _stops_within(self, seconds: float) -> bool:
         until = time.monotonic() + seconds

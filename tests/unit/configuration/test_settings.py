@@ -15,6 +15,7 @@ from overnight.configuration import (
     load_settings,
     load_yaml,
 )
+from overnight.configuration.devices import DeviceSettings
 from overnight.contracts.errors import ConfigError
 
 CONFIG = Path(__file__).parents[3] / "config"
@@ -23,6 +24,7 @@ SERVICES: list[type[ServiceSettings]] = [
     RunnerSettings,
     RecorderSettings,
     SupervisorSettings,
+    DeviceSettings,
 ]
 
 

@@ -1,0 +1,117 @@
+"""Leasing the devices that each experiment of this worker gets: all of them, or none.
+
+Workers of one session lease one after the other, so that none takes from another what that one
+waits for; workers of other sessions may hold what they have for hours, and are waited for.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from overnight.contracts.errors import SessionHeldError
+from overnight.runner.hardware import DeviceLock
+
+log = structlog.get_logger()
+
+POLL_SECONDS = 0.5
+
+
+class TurnLock(DeviceLock):
+    """Whose turn it is to lease among the workers of one session."""
+
+    kind = "turn lock"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "leasing")
+
+    @property
+    def name(self) -> str:
+        """What people see of it."""
+        return "the turn to lease devices"
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Devices that are ours until we let go, or end."""
+
+    devices: tuple[str, ...]
+    locks: tuple[DeviceLock, ...]
+
+    def release(self) -> None:
+        """Let go."""
+        for lock in self.locks:
+            lock.release()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leasing:
+    """Of one worker."""
+
+    folder: Path  #: the host's device locks
+    turn: TurnLock
+    wanted: tuple[str, ...]  #: the ones that it may take, the preferred ones first
+    needs: int  #: how many
+    unfit: Callable[[str], str | None] = lambda device: None  #: why it can't be used now
+    poll_seconds: float = POLL_SECONDS
+
+    def acquire(
+        self, stop: Callable[[], bool], on_wait: Callable[[str | None], None] = lambda why: None
+    ) -> Lease:
+        """Wait until so many are free and fit; tells *on_wait* why, and each time it changes.
+
+        Raises:
+            SessionHeldError: *stop* said so before they were.
+            InfrastructureError: the lock folder can't be used.
+        """
+        self.turn.acquire(stop, on_wait, self.poll_seconds)
+        said: str | None = None
+        try:
+            while True:
+                got, why = self._try()
+                if got is not None:
+                    if said is not None:
+                        on_wait(None)
+                    return got
+                if why != said:
+                    log.warning("devices_busy", reason=why)
+                    on_wait(why)
+                    said = why
+                if stop():
+                    raise SessionHeldError(why)
+                # Two sessions that try at once, and each gets a part, must not meet for ever.
+                time.sleep(self.poll_seconds * random.uniform(0.5, 1.5))  # noqa: S311
+        finally:
+            self.turn.release()
+
+    def _try(self) -> tuple[Lease | None, str]:
+        taken: list[tuple[str, DeviceLock]] = []
+        problems: list[str] = []
+        for device in self.wanted:
+            if len(taken) == self.needs:
+                break
+            unfit = self.unfit(device)
+            if unfit is not None:
+                problems.append(unfit)
+                continue
+            lock = DeviceLock(self.folder, device)
+            if lock.try_acquire():
+                taken.append((device, lock))
+            else:
+                problems.append(f"{lock.name} is held by pid {lock.holder()}")
+        if len(taken) == self.needs:
+            return Lease(tuple(d for d, _ in taken), tuple(lock for _, lock in taken)), ""
+        for _, lock in taken:
+            lock.release()
+        return None, _told(self.needs, len(taken), problems)
+
+
+def _told(needs: int, free: int, problems: Sequence[str]) -> str:
+    first = problems[0] if problems else "there are no more"
+    more = f" (and {len(problems) - 1} more like it)" if len(problems) > 1 else ""
+    return first if needs == 1 else f"needs {needs} devices, {free} are free: {first}{more}"
