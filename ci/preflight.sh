@@ -14,6 +14,7 @@ elif ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
 fi
 command -v git >/dev/null 2>&1 || lack "git" "git"
 if [ "$what" = test ]; then
+    command -v promtool >/dev/null 2>&1 || lack "promtool and prometheus (alert rules, dashboards)" "prometheus"
     command -v redis-server >/dev/null 2>&1 || lack "redis-server (the tests use a real one)" "redis-server"
     if [ "$(uname -s)" = Linux ]; then
         command -v bwrap >/dev/null 2>&1 || lack "bwrap (the sandbox's namespaces)" "bubblewrap"
