@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from overnight import plugins
 from overnight.contracts.execution import Deadline, SandboxSpec
-from overnight.executors.process import ProcessExecutor
 
 
 def spec_from(text: str) -> SandboxSpec:
@@ -50,7 +50,9 @@ def end(driver: subprocess.Popen[bytes]) -> None:
 
 def main() -> None:
     options, spec, tree, wall = sys.argv[1:]
-    sandbox = ProcessExecutor(json.loads(options)).prepare(spec_from(spec))
+    chosen = json.loads(options)
+    name = chosen.pop("executor", "process")
+    sandbox = plugins.load(plugins.EXECUTORS, name)(chosen).prepare(spec_from(spec))
     try:
         sandbox.start(Path(tree))
         execution = sandbox.wait(

@@ -14,10 +14,12 @@ from overnight.configuration.loop import ResolvedLoop, resolve_loop
 from overnight.configuration.places import (
     RedisCandidate,
     device_lock_dir,
+    engine_address,
     process_environ,
     redis_candidates,
     redis_source,
     socket_dir,
+    spawner_socket,
     state_dir,
 )
 from overnight.configuration.program_file import PROGRAM_FILE, program_of
@@ -27,6 +29,7 @@ from overnight.configuration.settings import (
     RecorderSettings,
     RunnerSettings,
     ServiceSettings,
+    SpawnerSettings,
     SupervisorSettings,
     load_settings,
 )
@@ -43,6 +46,7 @@ __all__ = [
     "ResolvedLoop",
     "RunnerSettings",
     "ServiceSettings",
+    "SpawnerSettings",
     "SupervisorSettings",
     "candidate_env",
     "changed_track_keys",
@@ -50,6 +54,7 @@ __all__ = [
     "device_lock_dir",
     "did_you_mean",
     "direction_by_name",
+    "engine_address",
     "load_settings",
     "load_yaml",
     "process_environ",
@@ -61,6 +66,7 @@ __all__ = [
     "resolve_loop",
     "resolve_python",
     "socket_dir",
+    "spawner_socket",
     "split_command",
     "state_dir",
     "track_digest",

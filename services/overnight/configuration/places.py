@@ -53,6 +53,17 @@ def device_lock_dir(environ: Mapping[str, str]) -> Path:
     return _temp() / "overnight-devices"
 
 
+def engine_address(environ: Mapping[str, str]) -> str:
+    """Where the container engine answers."""
+    return environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+
+
+def spawner_socket(environ: Mapping[str, str]) -> Path | None:
+    """Where the spawner answers, if somebody said so."""
+    given = environ.get("OVERNIGHT_SPAWNER")
+    return _absolute("OVERNIGHT_SPAWNER", given) if given else None
+
+
 @dataclass(frozen=True, kw_only=True)
 class RedisCandidate:
     """One way to a Redis: a server that runs already, or a binary to start."""

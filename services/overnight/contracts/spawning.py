@@ -161,7 +161,6 @@ class Ended(Wire):
     exit_code: int | None
     signal: int | None
     oom: bool
-    killed: bool  #: by us
     survivors: int
     own_seconds: float | None  #: from the gate to the end, on the spawner's clock
     cpu_seconds: float
@@ -172,7 +171,6 @@ class Lost(Wire):
     """It ended as nobody expected: the run says nothing of the idea."""
 
     lost: str  #: why, one line
-    killed: bool  #: by us, too
     survivors: int
     cpu_seconds: float
 

@@ -35,7 +35,7 @@ def visible(
         places |= {path, os.path.realpath(path)}
     places = {p for p in places if not any(is_below(p, tree) for tree in trees)}
     for path in sorted(places):
-        _check(path, protected)
+        check(path, protected)
     return outermost(places)
 
 
@@ -55,7 +55,8 @@ def below_home(reads: Iterable[Path]) -> tuple[tuple[str, str], ...]:
     return tuple((name, names[name]) for name in outermost(names))
 
 
-def _check(path: str, protected: Sequence[str]) -> None:
+def check(path: str, protected: Sequence[str]) -> None:
+    """May candidates be shown *path*? Raises SandboxUnavailableError: it shows too much."""
     if path in NEVER or any(is_below(path, own) for own in OWN_PLACES):
         raise SandboxUnavailableError(NAME, f"{path} is too much to show: name a folder below it")
     for secret in (*SOCKETS, *protected):

@@ -92,6 +92,21 @@ def own() -> str:
         return ""
 
 
+def of(pid: int, root: Path) -> Group | None:
+    """The groups that somebody else made for *pid*, or None where this host shows none."""
+    try:
+        place = Path(f"/proc/{pid}/cgroup").read_text()
+    except OSError:
+        return None
+    if (root / "cgroup.controllers").exists():
+        folders = {"unified": _base(root, place, "")}
+    else:
+        folders = {c: _base(root / c, place, c) for c in V1_CONTROLLERS if (root / c).is_dir()}
+    # The root itself is no group of a container: its numbers would be the whole host's.
+    own = {name: folder for name, folder in folders.items() if folder not in (root, root / name)}
+    return Group(2 if "unified" in folders else 1, own) if own else None
+
+
 def create(name: str, limits: Limits, root: Path, place: str) -> Group | None:
     """Make the groups below *place* (see `own`), or None where this host lets us make none."""
     if (root / "cgroup.controllers").exists():

@@ -1,0 +1,1 @@
+"""The spawner room: makes the containers that candidates run in. Only it reaches the engine."""

@@ -1,0 +1,308 @@
+"""One container and its folders on the host, from the first byte of its tree to the last trace."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from overnight.contracts.errors import SandboxUnavailableError
+from overnight.contracts.execution import Collected
+from overnight.contracts.spawning import Bounds, Ended, Lost, Profile, Usage
+from overnight.executors import cgroups, cpu, records, survivors, trees
+from overnight.executors.bubblewrap import freezes
+from overnight.executors.collect import Choice, collect
+from overnight.executors.diskwatch import DiskWatch, Quota
+from overnight.executors.tree import Place, collapse, materialise
+from overnight.spawner.engine import Engine, Image
+from overnight.spawner.flags import Plan, container
+from overnight.spawner.gate import OUTSIDE, ending
+from overnight.spawner.masks import lay_out
+from overnight.spawner.stream import Streams
+
+log = structlog.get_logger()
+
+NAME = "docker"  #: of the executor, in errors
+MANY_MOUNTS = 200  #: single frozen files before whole folders are frozen instead
+MAX_MOUNTS = 2000
+EMPTY_SECONDS = 10.0  #: for the kernel to end what was killed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What was asked for, checked."""
+
+    profile: Profile
+    bounds: Bounds
+    devices: tuple[str, ...]
+    labels: Mapping[str, str]  #: the spawner's own and the runner's
+    image: Image
+    seccomp: str
+    closed: Path  #: the folder that nobody may enter
+    cgroup_root: Path
+
+
+class Container:
+    """Used by one thread: its connection's."""
+
+    def __init__(self, engine: Engine, order: Order, place: Place, slot: records.UserSlot | None):
+        self._engine = engine
+        self._order = order
+        self._place = place
+        self._slot = slot
+        self._id: str | None = None
+        self._pid = self._handle = -1
+        self._namespace = (0, 0)
+        self._namespace_held = -1
+        self._streams: Streams | None = None
+        self._meter: cpu.CpuMeter | None = None
+        self._group: cgroups.Group | None = None
+        self._disk: DiskWatch | None = None
+        self._frozen: tuple[str, ...] = ()
+        self._opened_at: float | None = None
+        self._ended_at: float | None = None
+        self._oom = False
+        self._killed = False
+        self._lost = ""
+        self._over = ""
+        self._cpu_seconds = 0.0
+
+    @property
+    def image(self) -> str:
+        """Its id."""
+        return self._order.image.id
+
+    @property
+    def cpu_source(self) -> str:
+        """Who counts its CPU."""
+        return "proc" if self._meter is None else self._meter.source
+
+    def launch(self, tree: Path, digest: str, frozen: Sequence[str]) -> tuple[int, int]:
+        """Fill its folders, make it, and bring the command to its gate; stdout and stderr.
+
+        Raises SandboxUnavailableError; nothing of the container is left then.
+        """
+        with _said("the snapshot could not be copied"):
+            files = self._place.fill(tree)
+            if trees.digest(self._place.work, sorted(files)) != digest:
+                raise SandboxUnavailableError(NAME, "the snapshot changed while it was handed over")
+        self._frozen = tuple(frozen)
+        plan = self._plan(files)
+        self._id = self._engine.create(container(plan))
+        try:
+            self._streams = Streams(self._engine.attach(self._id))
+            self._pid = self._engine.start(self._id)
+            self._adopt()
+        except BaseException:
+            self._remove_container()
+            raise
+        return self._streams.stdout, self._streams.stderr
+
+    def give(self) -> None:
+        """The runner has its own copies of the reading ends."""
+        if self._streams is not None:
+            self._streams.give("stdout")
+            self._streams.give("stderr")
+
+    def open(self, timer_seconds: float) -> None:
+        """Let the command run."""
+        if self._streams is None or self._opened_at is not None:
+            raise SandboxUnavailableError(NAME, "open follows launch, once")
+        bounds = self._order.bounds
+        self._disk = DiskWatch(
+            self._place.scratch, Quota(bounds.disk_bytes, bounds.disk_files),
+            self._members, self._too_much,
+        )  # fmt: skip
+        self._disk.__enter__()
+        self._opened_at = time.monotonic()
+        with contextlib.suppress(OSError):  # it was killed before
+            self._streams.say(f"{timer_seconds:.3f}\n".encode())
+
+    def descriptors(self) -> tuple[int, ...]:
+        """What to wait for: its first process, and the end of its output."""
+        if self._streams is None or self._id is None:
+            return ()
+        return self._handle, self._streams.over
+
+    def has_ended(self) -> None:
+        """Its first process is gone, and so all others: note it while the kernel still counts."""
+        if self._ended_at is None:
+            self._ended_at = time.monotonic()
+            self._count()
+
+    def is_lost(self, why: str) -> None:
+        """It can't be judged any more, whatever it does: end it."""
+        self._lost = self._lost or why
+        self.kill()
+
+    def usage(self) -> Usage:
+        """Now."""
+        if self._ended_at is None:
+            self._count()
+        resident = cpu.resident_bytes(self._members()) if self._ended_at is None else 0
+        return Usage(cpu_seconds=self._cpu_seconds, resident_bytes=resident, over=self._over)
+
+    def kill(self) -> None:
+        """SIGKILL of its first process: the kernel then kills all others in it."""
+        self._killed = True
+        if self._handle >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+        elif self._id is not None:
+            self._engine.kill(self._id)
+
+    def ended(self) -> Ended | Lost:
+        """How it ended, once it has."""
+        if self._id is None:
+            raise SandboxUnavailableError(NAME, "it never ran")
+        self._wait_empty()
+        self.has_ended()
+        alive = len(survivors.alive_in_namespace(self._namespace))
+        try:
+            stopped = self._engine.stopped(self._id)
+        except SandboxUnavailableError as error:
+            return self._as_lost(error.reason, alive)
+        oom = stopped.oom or self._oom
+        if self._lost:
+            return self._as_lost(self._lost, alive)
+        if stopped.exit_code == OUTSIDE and not self._killed and not oom:
+            return self._as_lost("the container was killed from outside", alive)
+        exit_code, number = ending(stopped.exit_code)
+        opened, end = self._opened_at, self._ended_at
+        return Ended(
+            exit_code=exit_code, signal=number, oom=oom, survivors=alive, over=self._over,
+            own_seconds=None if opened is None or end is None else end - opened,
+            cpu_seconds=self._cpu_seconds,
+        )  # fmt: skip
+
+    def collect(self, what: str, into: Path) -> tuple[Collected, ...]:
+        """Copy what it left in /out, or of its working directory what the profile keeps."""
+        limit = self._order.bounds.out_bytes
+        with _said("what the command left could not be taken"):
+            if what == "out":
+                return collect(self._place.out, into, limit)
+            choice = Choice(self._order.profile.keep, self._frozen)
+            return collect(self._place.work, into, limit, choice)
+
+    def close(self) -> bool:
+        """Remove every trace; False if something stayed. Idempotent."""
+        gone = True
+        if self._id is not None:
+            gone = self._remove_container()
+        try:
+            self._place.remove()
+        except OSError as error:
+            log.error("sandbox_not_removed", scratch=str(self._place.scratch), error=str(error))
+            gone = False
+        if gone and self._slot is not None:
+            self._slot.release()
+            self._slot = None
+        return gone
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _plan(self, files: list[str]) -> Plan:
+        order, place = self._order, self._place
+        user = os.geteuid() if place.owner is None else place.owner
+        names = collapse(self._frozen, files, MANY_MOUNTS)
+        if len(names) > MAX_MOUNTS:
+            raise SandboxUnavailableError(NAME, f"{len(names)} frozen files: freeze folders")
+        with _said("what is frozen could not be laid out"):
+            sources = materialise(place.work, names, order.profile.reads)
+            passwd, group = place.scratch / "passwd", place.scratch / "group"
+            passwd.write_text(
+                "root:x:0:0:root:/nonexistent:/bin/false\n"
+                f"overnight:x:{user}:{user}::/tmp/home:/bin/sh\n"
+            )
+            group.write_text(f"root:x:0:\novernight:x:{user}:\n")
+            for file in (passwd, group):
+                file.chmod(0o644)
+            masks = lay_out(place.scratch, order.closed, order.profile.reads)
+        return Plan(
+            profile=order.profile, bounds=order.bounds, image=order.image.id,
+            image_env=order.image.env, user=user, work=str(place.work), out=str(place.out),
+            masks=masks, passwd=str(passwd), group=str(group),
+            frozen=freezes(str(place.work), sources), labels=order.labels,
+            devices=order.devices, seccomp=order.seccomp,
+        )  # fmt: skip
+
+    def _adopt(self) -> None:
+        """Handles of its first process, before the command runs."""
+        try:
+            self._handle = os.pidfd_open(self._pid)
+            place = Path(f"/proc/{self._pid}/cgroup").read_text()
+            # Held open, the number can't be given to another namespace while we compare.
+            self._namespace_held = os.open(f"/proc/{self._pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+            self._namespace = survivors.namespace_of(self._pid)
+        except OSError as error:
+            reason = "the spawner does not see the container's processes: run it on the engine's "
+            raise SandboxUnavailableError(
+                NAME, reason + "host, or in a container with `pid: host`"
+            ) from error
+        self._group = cgroups.of(self._pid, self._order.cgroup_root) if place else None
+        if self._group is not None and self._group.cpu_seconds() is not None:
+            self._meter = cpu.CgroupMeter(self._group)
+        else:
+            self._meter = cpu.ProcMeter(self._members)
+
+    def _members(self) -> list[int]:
+        return survivors.descendants(self._pid) if self._pid > 0 else []
+
+    def _count(self) -> None:
+        if self._meter is not None:
+            self._cpu_seconds = self._meter.read()
+        if self._group is not None and self._group.oom_kills():
+            self._oom = True
+
+    def _too_much(self, over: str) -> None:
+        """From the disk watch's thread."""
+        self._over = over
+        self.kill()
+
+    def _as_lost(self, why: str, alive: int) -> Lost:
+        return Lost(lost=why, survivors=alive, cpu_seconds=self._cpu_seconds)
+
+    def _wait_empty(self) -> bool:
+        if self._handle < 0:
+            return True
+        poll = select.poll()
+        poll.register(self._handle, select.POLLIN)
+        return bool(poll.poll(EMPTY_SECONDS * 1000))
+
+    def _remove_container(self) -> bool:
+        """The container, and all that this process holds of it."""
+        assert self._id is not None
+        self.kill()
+        gone = self._wait_empty()
+        if self._disk is not None:
+            self._disk.__exit__()
+            self._disk = None
+        try:
+            self._engine.remove(self._id)
+        except SandboxUnavailableError as error:
+            log.error("container_not_removed", container=self._id, reason=error.reason)
+            return False
+        if self._streams is not None:
+            self._streams.close()
+            self._streams = None
+        for descriptor in (self._handle, self._namespace_held):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._handle = self._namespace_held = -1
+        self._id = None
+        return gone
+
+
+@contextlib.contextmanager
+def _said(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SandboxUnavailableError(NAME, f"{what}: {error.strerror or error}") from error

@@ -1,0 +1,66 @@
+"""What a container's first process is: a gate before the command, a timer, and a lifeline.
+
+It runs without any environment, so that /proc/1/environ is empty, and keeps its standard input:
+when the spawner dies the engine closes that, and everything inside is killed.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+
+from overnight.contracts.spawning import Profile
+
+WORK, OUT, HOME, TEMPORARY = "/w", "/out", "/tmp/home", "/tmp/tmp"  # noqa: S108 - in the sandbox
+SHELL, ENV, TIMEOUT = "/bin/sh", "/usr/bin/env", "timeout"  #: every image must have them
+OUTSIDE = 128 + signal.SIGKILL  #: exit code of a container that somebody killed
+#: Told by the gate instead of OUTSIDE when the command itself was killed. A command that exits with
+#: this very code is taken for one that was.
+INSIDE = 247
+#: Its own messages go nowhere (2 is closed to /dev/null, 4 is the command's); the subshell's exec
+#: keeps the shell from saying how the command died.
+SCRIPT = f"""\
+exec 3<&0 4>&2 2>/dev/null
+mkdir -p {TEMPORARY}
+read -r seconds <&3 || exit 125
+{{ read -r line <&3; kill -s KILL -1; }} &
+(exec {TIMEOUT} -s KILL "$seconds" "$@" </dev/null 3<&- 2>&4 4>&-)
+code=$?
+[ "$code" = {OUTSIDE} ] && code={INSIDE}
+exit "$code"
+"""
+PYTHONS = ("python", "python3")  #: as first word they mean the session's interpreter
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: Of the image's own variables: where its programs and libraries lie. No other passes.
+FROM_IMAGE = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH")
+
+
+def argv(profile: Profile, image_env: Mapping[str, str], more_env: Mapping[str, str]) -> list[str]:
+    """The container's whole command line."""
+    command = list(profile.command)
+    if profile.interpreter is not None and command[0] in PYTHONS:
+        command[0] = profile.interpreter
+    env = environment(profile, image_env, more_env)
+    words = [f"{name}={value}" for name, value in env.items()]
+    return [ENV, "-i", SHELL, "-c", SCRIPT, "gate", ENV, "-i", *words, *command]
+
+
+def environment(
+    profile: Profile, image_env: Mapping[str, str], more_env: Mapping[str, str]
+) -> dict[str, str]:
+    """All that the command sees."""
+    base = {name: image_env[name] for name in FROM_IMAGE if image_env.get(name)}
+    base.setdefault("PATH", SYSTEM_PATH)
+    if profile.interpreter is not None:
+        base["PATH"] = f"{profile.interpreter.rpartition('/')[0]}:{base['PATH']}"
+    ours = {"HOME": HOME, "TMPDIR": TEMPORARY, "PATH": base.pop("PATH"), "OVERNIGHT_OUT": OUT}
+    return {"LANG": "C.UTF-8", **base, **profile.env, **more_env, **ours}
+
+
+def ending(code: int) -> tuple[int | None, int | None]:
+    """Exit code and signal of the command, from the code of its gate."""
+    if code == INSIDE:
+        return None, signal.SIGKILL
+    if 128 < code < 128 + signal.NSIG:
+        return None, code - 128
+    return code, None

@@ -1,0 +1,328 @@
+"""The spawner's door: a unix socket, one thread a connection, one sandbox a connection."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import socket
+import struct
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import structlog
+
+from overnight.contracts import wire
+from overnight.contracts.errors import (
+    InfrastructureError,
+    SandboxUnavailableError,
+    VersionError,
+    WireError,
+)
+from overnight.contracts.spawning import (
+    REQUESTS,
+    Ask,
+    Close,
+    Collect,
+    Done,
+    File,
+    Gone,
+    Greet,
+    Greeting,
+    Kill,
+    Launch,
+    Launched,
+    Look,
+    Open,
+    Prepare,
+    Reconcile,
+    Refused,
+    Taken,
+)
+from overnight.contracts.wire import Wire
+from overnight.executors import frames
+from overnight.spawner.container import Container
+from overnight.spawner.engine import Engine
+from overnight.spawner.yard import Yard
+
+log = structlog.get_logger()
+
+NAME = "docker"  #: of the executor, in errors
+LISTEN = 128
+LOOK_SECONDS = 0.5  #: between two looks at whether we should stop
+STREAM_SECONDS = 5.0  #: for the engine to close the output of a container that has ended
+LOST_SECONDS = 1.0  #: from the end of the output to that of the container: else the engine is gone
+MAX_FROZEN_BYTES = 8 * 1024 * 1024
+_CREDENTIALS = struct.Struct("3i")
+
+
+class Door:
+    """Listens; every connection is served by a thread until it ends."""
+
+    def __init__(self, address: Path, yard: Yard, clients: frozenset[int], image: str) -> None:
+        self._yard = yard
+        self._clients = clients | {0, os.geteuid()}
+        self._image = image
+        self._threads: set[threading.Thread] = set()
+        self._lines: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                address.unlink()  # of a dead spawner: we hold the yard
+            self._listener.bind(str(address))
+            # Who may come in is asked of the kernel, for each connection.
+            address.chmod(0o666 if clients else 0o600)
+        except OSError as error:
+            self._listener.close()
+            raise InfrastructureError(f"{address}: {error.strerror}") from error
+        self._listener.listen(LISTEN)
+        self._listener.settimeout(LOOK_SECONDS)
+
+    def serve(self, should_stop: Callable[[], bool]) -> None:
+        """Until it should stop; then all that runs is ended."""
+        while not should_stop():
+            self._yard.tidy_old()
+            with contextlib.suppress(TimeoutError):
+                line, _ = self._listener.accept()
+                self._welcome(line)
+        self._listener.close()
+        with self._lock:
+            lines, threads = list(self._lines), list(self._threads)
+        for line in lines:
+            with contextlib.suppress(OSError):
+                line.shutdown(socket.SHUT_RDWR)
+        for thread in threads:
+            thread.join()
+
+    def _welcome(self, line: socket.socket) -> None:
+        line.setblocking(True)
+        raw = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        _, user, _ = _CREDENTIALS.unpack(raw)
+        if user not in self._clients:
+            log.warning("stranger_refused", user=user)
+            with contextlib.suppress(OSError):
+                frames.send(line, Refused(refused=f"user {user} may ask this spawner for nothing"))
+            line.close()
+            return
+        thread = threading.Thread(target=self._serve, args=(line,), name="line", daemon=True)
+        with self._lock:
+            self._lines.add(line)
+            self._threads.add(thread)
+        thread.start()
+
+    def _serve(self, line: socket.socket) -> None:
+        try:
+            Visit(line, self._yard, self._image).serve()
+        except Exception:
+            log.exception("line_broke")
+        finally:
+            line.close()
+            with self._lock:
+                self._lines.discard(line)
+                self._threads.discard(threading.current_thread())
+
+
+class Visit:
+    """One connection, from its first frame to its end."""
+
+    def __init__(self, line: socket.socket, yard: Yard, image: str) -> None:
+        self._line = line
+        self._yard = yard
+        self._image = image
+        self._engine: Engine | None = None
+        self._name = ""
+        self._labels: Mapping[str, str] = {}
+        self._container: Container | None = None
+        self._ended = -1  #: writing end of what tells the runner that all is over
+        self._quiet_since: float | None = None
+
+    def serve(self) -> None:
+        """Answer until it hangs up; what it left running is ended then."""
+        try:
+            while self._wait():
+                if not self._answer():
+                    break
+        finally:
+            self._leave()
+
+    def _wait(self) -> bool:
+        """Until a frame comes; tends the container meanwhile. False: nobody is there any more."""
+        while True:
+            line = self._line.fileno()
+            waited = [line, *(d for d in self._watched() if d >= 0)]
+            pause = LOST_SECONDS if self._pending() else None
+            ready, _, _ = select.select(waited, [], [], pause)
+            self._tend(ready)
+            if line in ready:
+                return True
+
+    def _watched(self) -> tuple[int, ...]:
+        if self._container is None or self._ended < 0:
+            return ()
+        handle, over = self._container.descriptors() or (-1, -1)
+        return (-1 if self._seen_end else handle, -1 if self._seen_over else over)
+
+    _seen_end = False
+    _seen_over = False
+
+    def _pending(self) -> bool:
+        return self._ended >= 0 and self._seen_end != self._seen_over
+
+    def _tend(self, ready: Sequence[object]) -> None:
+        """Note the end; the runner hears of it once all output is in its pipes."""
+        if self._container is None or self._ended < 0:
+            return
+        pending = self._pending()
+        handle, over = self._container.descriptors() or (-1, -1)
+        if handle in ready:
+            self._container.has_ended()
+            self._seen_end = True
+        if over in ready:
+            self._seen_over = True
+        if pending and not ready and self._seen_over and not self._seen_end:
+            self._container.is_lost("the engine closed the container's output: was it ended?")
+        late = pending and not ready and self._seen_end
+        if self._seen_end and (self._seen_over or late):
+            os.close(self._ended)
+            self._ended = -1
+
+    def _answer(self) -> bool:
+        """One frame; False at the end."""
+        try:
+            received = frames.receive(self._line)
+        except (OSError, WireError) as error:
+            log.warning("frame_refused", reason=str(error))
+            return False
+        if received is None:
+            return False
+        value, came = received
+        try:
+            answer, given = self._do(_request(value), came)
+        except SandboxUnavailableError as error:
+            answer, given = Refused(refused=error.reason[:2000]), ()
+        except (WireError, VersionError) as error:
+            answer, given = Refused(refused=str(error)[:2000]), ()
+        finally:
+            frames.close_all(came)
+        try:
+            frames.send(self._line, answer, given)
+        except OSError:
+            return False
+        if isinstance(answer, Launched) and self._container is not None:
+            self._container.give()
+            frames.close_all(given[2:])
+        return True
+
+    def _do(self, request: Wire, came: list[int]) -> tuple[Wire, tuple[int, ...]]:
+        if isinstance(request, Greet):
+            said = Greeting(
+                engine=self._client().describe(), profiles=str(self._yard.profiles),
+                image=self._image,
+            )  # fmt: skip
+            return said, ()
+        if isinstance(request, Reconcile):
+            return self._yard.tidy(request.labels), ()
+        if isinstance(request, Prepare):
+            if self._container is not None:
+                raise SandboxUnavailableError(NAME, "a connection has one sandbox")
+            self._name, self._container = self._yard.make(self._client(), request)
+            self._labels = request.labels
+            return Done(), ()
+        if self._container is None:
+            raise SandboxUnavailableError(NAME, "prepare comes first")
+        if isinstance(request, Launch):
+            return self._launch(self._container, request, came)
+        return self._with(self._container, request, came), ()
+
+    def _launch(
+        self, container: Container, request: Launch, came: list[int]
+    ) -> tuple[Wire, tuple[int, ...]]:
+        if len(came) != 2:
+            raise SandboxUnavailableError(NAME, "launch comes with a tree and what is frozen")
+        frozen = _names(came[1])
+        stdout, stderr = container.launch(_folder(came[0]), request.snapshot, frozen)
+        told, self._ended = os.pipe()
+        launched = Launched(image=container.image, cpu_source=container.cpu_source)
+        return launched, (stdout, stderr, told)
+
+    def _with(self, container: Container, request: Wire, came: list[int]) -> Wire:
+        if isinstance(request, Open):
+            container.open(request.timer_seconds)
+        elif isinstance(request, Kill):
+            container.kill()
+        elif isinstance(request, Look):
+            return container.usage()
+        elif isinstance(request, Ask):
+            return container.ended()
+        elif isinstance(request, Collect):
+            if len(came) != 1:
+                raise SandboxUnavailableError(NAME, "collect comes with an open folder")
+            taken = container.collect(request.what, _folder(came[0]))
+            return Taken(files=tuple(File(path=f.path, size_bytes=f.size_bytes) for f in taken))
+        elif isinstance(request, Close):
+            return Gone(gone=self._closed())
+        return Done()
+
+    def _client(self) -> Engine:
+        if self._engine is None:
+            self._engine = self._yard.connect()
+        return self._engine
+
+    def _closed(self) -> bool:
+        container = self._container
+        if container is None:
+            return True
+        gone = container.close()
+        if gone:
+            self._yard.forget(self._name)
+            self._container = None
+        return gone
+
+    def _leave(self) -> None:
+        """A runner that is gone leaves an orphan, dead at once and removed when it is asked for."""
+        container, engine = self._container, self._engine
+        if self._ended >= 0:
+            os.close(self._ended)
+            self._ended = -1
+        if container is None:
+            if engine is not None:
+                engine.close()
+            return
+        container.kill()
+        self._yard.orphan(self._name, self._labels, container.close)
+
+
+def _request(value: wire.Json) -> Wire:
+    verb = value.get("verb") if isinstance(value, dict) else None
+    cls = REQUESTS.get(verb) if isinstance(verb, str) else None
+    if cls is None:
+        raise WireError(f"no verb {str(verb)[:40]!r}")
+    return wire.build(cls, value)
+
+
+def _folder(descriptor: int) -> Path:
+    """An open folder as a path of this process: whoever opened it was allowed to."""
+    return Path(f"/proc/self/fd/{descriptor}")
+
+
+def _names(descriptor: int) -> tuple[str, ...]:
+    """The relative paths that are to be frozen. Raises WireError."""
+    text = os.pread(descriptor, MAX_FROZEN_BYTES + 1, 0)
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise WireError("what is frozen is no list") from error
+    if len(text) > MAX_FROZEN_BYTES or not isinstance(names, list):
+        raise WireError("what is frozen is no list, or too long")
+    for name in names:
+        if not isinstance(name, str) or _leaves(name):
+            raise WireError(f"what is frozen is no relative path: {str(name)[:100]!r}")
+    return tuple(names)
+
+
+def _leaves(name: str) -> bool:
+    parts = name.split("/")
+    return not name or name.startswith("/") or "\0" in name or ".." in parts
