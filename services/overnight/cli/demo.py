@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from overnight.cli.numbers import amount, whole
-from overnight.cli.options import AsJson, Gate, Runners, Seed
+from overnight.cli.options import AsJson, Executor, Gate, Runners, Seed
 from overnight.ledger.stamp import local_day
 
 if TYPE_CHECKING:
@@ -41,13 +41,16 @@ def demo(
     gate: Gate = None,
     seed: Seed = None,
     runners: Runners = None,
+    executor: Executor = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a tiny language model better. Here, in a few minutes."""
     from overnight.cli.running import Wish, carry_out
+    from overnight.contracts.loop import CONTAINERS
     from overnight.sessions.demo import check_can_train, prepare_demo
 
-    torch = check_can_train()
+    contained = executor in CONTAINERS  # the image has what it trains with
+    torch = None if contained else check_can_train()
     if gate == "steps" and budget is None:
         budget = STEPS  # the track's own number counts CPU-seconds
     settings = {"gate": gate, "budget": budget, "seed": seed}
@@ -62,11 +65,13 @@ def demo(
         **({} if made.new else settings),
         "policy.limits.experiments": experiments,
         "pools.default.runners": runners or min(AT_A_TIME, os.cpu_count() or 1),
-        "python": sys.executable,
+        "pools.default.executor": executor,
+        "python": None if contained else sys.executable,
     }
 
     again = [] if experiments == IDEAS else ["--experiments", str(experiments)]
     again += [] if runners is None else ["--runners", str(runners)]
+    again += [] if executor is None else ["--executor", executor]
 
     def dress(opened: Opened, head: Head) -> Head:
         return _dress(opened, _with_next(opened, head, again), torch)
@@ -100,8 +105,8 @@ def _with_next(opened: Opened, head: Head, words: list[str]) -> Head:
     return replace(head, following=following)
 
 
-def _dress(opened: Opened, head: Head, torch: str) -> Head:
-    """The demo's four steps."""
+def _dress(opened: Opened, head: Head, torch: str | None) -> Head:
+    """The demo's four steps. *torch*: its version; None: the image's."""
     from dataclasses import replace
 
     from overnight.cli import places, words
@@ -131,7 +136,13 @@ def _dress(opened: Opened, head: Head, torch: str) -> Head:
     resumed = f"; goes on in {where}" if head.resumed else ""
     return replace(
         head,
-        lines=(f"[1/4] python {platform.python_version()}, torch {torch} ok{resumed}",),
+        lines=(f"[1/4] {_trains_with(torch)} ok{resumed}",),
         ready_lines=ready_lines,
         done_prefix="[4/4] ",
     )
+
+
+def _trains_with(torch: str | None) -> str:
+    if torch is None:
+        return "python and torch of the image"
+    return f"python {platform.python_version()}, torch {torch}"

@@ -24,6 +24,7 @@ TOLD = "wanted_network"  #: a flag that the verdict's own words say better
 def once(
     repo: options.Repo = HERE,
     budget: options.Budget = None,
+    executor: options.Executor = None,
     gate: options.Gate = None,
     seed: options.Seed = None,
     as_json: AsJson = False,
@@ -35,7 +36,12 @@ def once(
 
     wanted = Wanted(
         repo=repo,
-        flags={"budget": budget, "gate": gate, "seed": seed},
+        flags={
+            "budget": budget,
+            "gate": gate,
+            "seed": seed,
+            "pools.default.executor": executor,
+        },
         environ=process_environ(),
         track=track_of(repo),
     )

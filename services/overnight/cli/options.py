@@ -46,6 +46,9 @@ Runners = Annotated[
     int | None,
     typer.Option(parser=whole("--runners", 1), metavar="N", help="at a time; default: one a CPU"),
 ]
+Executor = Annotated[
+    str | None, typer.Option(metavar="NAME", help="process, or docker: a container each")
+]
 Budget = Annotated[
     float | None,
     typer.Option(

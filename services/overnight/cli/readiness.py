@@ -67,27 +67,37 @@ def setup(
 
 
 def prepare(repo: options.Repo = HERE, yes: Yes = False, as_json: AsJson = False) -> None:
-    """Fetch the data by the repository's own command."""
+    """Fetch the data by the repository's own command, and build the image it names."""
     from overnight.configuration import process_environ
     from overnight.contracts.errors import UsageError
+    from overnight.sessions import images
     from overnight.sessions.bindings import existing_folder
     from overnight.sessions.inference import prepare_command
     from overnight.sessions.inference.reads import unseen
-    from overnight.sessions.preparing import carry_out_prepare, loaded, plan_prepare
+    from overnight.sessions.preparing import Plan, carry_out_prepare, loaded, plan_prepare
 
     environ = process_environ()
     root = existing_folder(repo)
     loop = loaded(root, environ)
     bound = loop.config.prepare if loop is not None else None
     argv = bound or prepare_command(root)
-    if argv is None:
+    image = images.plan_build(loop, environ) if loop is not None else None
+    data = plan_prepare(root, argv, environ) if argv is not None else None
+    plans = [plan for plan in (image, data) if plan is not None]
+    if not plans:
         raise UsageError(f"nothing to prepare: no `prepare:` and no prepare.py in {root}")
-    plan = plan_prepare(root, argv, environ)
+    plan = Plan(root=root, steps=tuple(step for one in plans for step in one.steps))
     _ask(plan, yes=yes, quiet=as_json)
     session_root = loop.session_root if loop is not None else root / "sandbox"
-    code = carry_out_prepare(
-        plan, session_root, environ, lambda step: _announce(step, quiet=as_json)
-    )
+
+    def before(step: Step) -> None:
+        _announce(step, quiet=as_json)
+
+    code = 0
+    if image is not None and loop is not None:
+        code = images.build(image, loop, environ, before)
+    if data is not None and code == 0:
+        code = carry_out_prepare(data, session_root, environ, before)
     if code == 0 and loop is not None:
         for place, named in unseen(root, loop.config.reads, environ).items():
             _note(f"{named} names {place}: add it under `reads:`", quiet=as_json)

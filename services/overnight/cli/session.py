@@ -28,6 +28,7 @@ def run(
     description: options.Description = "",
     proposer: options.Proposer = None,
     runners: options.Runners = None,
+    executor: options.Executor = None,
     budget: options.Budget = None,
     gate: options.Gate = None,
     seed: options.Seed = None,
@@ -45,6 +46,61 @@ def run(
     raise typer.Exit(carry_out(_wish(context)))
 
 
+def open_(
+    context: typer.Context,
+    repo: options.Repo = HERE,
+    tag: options.RunTag = None,
+    source: options.From = None,
+    maximum: options.Maximum = None,
+    hours: options.Hours = None,
+    description: options.Description = "",
+    proposer: options.Proposer = None,
+    runners: options.Runners = None,
+    budget: options.Budget = None,
+    gate: options.Gate = None,
+    seed: options.Seed = None,
+    as_json: AsJson = False,
+) -> None:
+    """Open or resume a session for services that are started one by one, as in containers."""
+    from overnight.configuration import process_environ
+    from overnight.ledger.stamp import local_day
+    from overnight.sessions.demo import track_of
+    from overnight.sessions.opening import Request
+    from overnight.sessions.serving import open_for_services
+
+    request = Request(
+        repo=repo,
+        flags=_flags(context),
+        environ=process_environ(),
+        track=track_of(repo),
+        tag=tag or None,
+        source=source,
+        description=description,
+        today=local_day(),
+        services=True,
+    )
+    served = open_for_services(request)
+    if as_json:
+        output.emit(
+            {
+                "tag": served.tag,
+                "session_dir": str(served.files.root),
+                "resumed": served.resumed,
+                "running": served.running,
+                "notes": list(served.notes),
+            }
+        )
+        return
+    what = "runs already" if served.running else "goes on" if served.resumed else "is open"
+    output.say(f"session {output.safe(served.tag)} {what}: {output.safe(str(served.files.root))}")
+    for note in served.notes:
+        output.say(f"  {output.safe(note)}")
+
+
+def _flags(context: typer.Context) -> dict[str, object]:
+    return {key: context.params.get(name) for name, (key, _) in FLAGS.items()}
+
+
 def _wish(context: typer.Context) -> Wish:
     from overnight.cli.running import Wish
     from overnight.sessions.demo import track_of
@@ -52,7 +108,6 @@ def _wish(context: typer.Context) -> Wish:
     given: dict[str, object] = context.params
     repo = given["repo"]
     assert isinstance(repo, Path)
-    flags = {key: given[name] for name, (key, _) in FLAGS.items()}
     tag, source, fd = given["tag"], given["source"], given["ready_fd"]
     return Wish(
         repo=repo,
@@ -60,7 +115,7 @@ def _wish(context: typer.Context) -> Wish:
         source=source if isinstance(source, str) else None,
         words=tuple(_words(context, FLAGS)),
         track=track_of(repo),
-        flags=flags,
+        flags=_flags(context),
         description=str(given["description"] or ""),
         ready_fd=fd if isinstance(fd, int) else None,
         as_json=bool(given["as_json"]),
@@ -73,6 +128,7 @@ FLAGS = {
     "hours": ("policy.limits.hours", "--hours"),
     "proposer": ("proposer.name", "--proposer"),
     "runners": ("pools.default.runners", "--runners"),
+    "executor": ("pools.default.executor", "--executor"),
     "budget": ("budget", "--budget"),
     "gate": ("gate", "--gate"),
     "seed": ("seed", "--seed"),

@@ -23,14 +23,17 @@ UV_FLAGS = frozenset(
 )
 
 OWN = "Overnight's own"  #: why: nothing else was found
+IMAGES = "the image's own"  #: why: a container has the programs of its image
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedCommand:
     """What a runner starts."""
 
-    python: Path  #: the interpreter; its prefixes must be visible in the sandbox
-    argv: tuple[str, ...]  #: argv[0] is absolute, or relative to the candidate's tree
+    python: Path | None  #: the interpreter; its prefixes must be visible in the sandbox.
+    #: None: the image's own
+    argv: tuple[str, ...]  #: argv[0] is absolute, relative to the candidate's tree, or with an
+    #: image a program on its PATH
     origin: str  #: why this interpreter
 
 
@@ -41,16 +44,22 @@ def resolve_command(repo: Path, config: LoopConfig, environ: Mapping[str, str]) 
         UsageError: no such program, a broken environment, or uv without one.
     """
     words = without_uv(config.run_cmd)
+    if config.in_container and config.python == "auto":
+        return ResolvedCommand(python=None, argv=words, origin=IMAGES)
     python, origin = find_python(repo, config.python, environ)
     program = words[0]
     if _PYTHON.match(program):
         argv = (str(python), *words[1:])
     elif "/" in program:
-        if os.path.isabs(program) and not os.access(program, os.X_OK):
+        # What a container has only its engine can see.
+        if os.path.isabs(program) and not (config.in_container or os.access(program, os.X_OK)):
             raise UsageError(f"run_cmd: {program} is no program that can be run")
         argv = words
     else:
-        argv = (_on_path(program, python, environ), *words[1:])
+        found = _beside(program, python)
+        if found is None and not config.in_container:
+            found = _on_path(program, python, environ)
+        argv = (found or program, *words[1:])
     return ResolvedCommand(python=python, argv=argv, origin=origin)
 
 
@@ -150,10 +159,13 @@ def without_uv(command: tuple[str, ...], key: str = "run_cmd") -> tuple[str, ...
     return ("python", *rest) if rest[0].endswith(".py") else tuple(rest)
 
 
+def _beside(program: str, python: Path) -> str | None:
+    """torchrun, accelerate ... of the same environment."""
+    found = python.parent / program
+    return str(found) if found.is_file() and os.access(found, os.X_OK) else None
+
+
 def _on_path(program: str, python: Path, environ: Mapping[str, str]) -> str:
-    beside = python.parent / program  # torchrun, accelerate ... of the same environment
-    if beside.is_file() and os.access(beside, os.X_OK):
-        return str(beside)
     found = shutil.which(program, path=environ.get("PATH", os.defpath))
     if found is None:
         raise UsageError(

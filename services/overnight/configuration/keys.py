@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from overnight.configuration import measures
+from overnight.configuration import image, measures
 from overnight.configuration.yaml_file import KeyPath, dotted, shown
 from overnight.contracts.errors import ConfigError
 from overnight.contracts.loop import (
@@ -30,8 +30,6 @@ TRACK_ONLY = frozenset(
 
 #: Keys whose feature does not exist in this version -> the values that mean "off".
 UNBUILT: dict[KeyPath, tuple[object, ...]] = {
-    ("image",): (None,),
-    ("gpus",): (1,),
     ("scoring",): ("printed",),
 }
 
@@ -41,7 +39,7 @@ ONLY: dict[KeyPath, tuple[object, ...]] = {
 }
 _LATER_NAMES: dict[KeyPath, frozenset[str]] = {
     ("proposer", "name"): frozenset({"inbox", "llm", "agent", "mix"}),
-    ("pools", "default", "executor"): frozenset({"docker", "kubernetes"}),
+    ("pools", "default", "executor"): frozenset({"kubernetes"}),
 }
 
 #: Measures whose name alone says which way is better, by a word of the name.
@@ -198,6 +196,8 @@ def _expand(layer: Layer, path: KeyPath, value: Any) -> Any:
         return "none"
     if path in {("run_cmd",), ("entrypoint",), ("guard",), ("prepare",)}:
         return measures.command(value, layer.where(path))
+    if path == ("image",):
+        return image.plain(value, layer.where(path))
     if path == ("metric", "source"):
         return measures.metric_source(value, layer.where(path))
     if path == ("constraints",):

@@ -21,7 +21,7 @@ SERVICES = ("ORCHESTRATOR", "RUNNER", "RECORDER", "SUPERVISOR")
 #: Keys whose text is never read as a number or a truth value.
 _TEXT_KEYS = frozenset(
     {"run_cmd", "entrypoint", "sandbox_root", "python", "editable_files", "frozen_files"}
-    | {"reads", "pass_env"}
+    | {"reads", "pass_env", "image"}
 )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from overnight.configuration import paths
+from overnight.configuration import image, paths
 from overnight.configuration.keys import Layer, Leaf, Leaves, direction_by_name, leaves
 from overnight.configuration.layers import LOOP_FILE, environment_layer, file_layer, flag_layer
 from overnight.configuration.measures import check_places
@@ -241,6 +241,7 @@ def _check(
         repo, config.reads, environ, where("reads"), private, may_come=config.prepare is not None
     )
     _check_env(config, merged)
+    image.check(config, repo, where)
     python = config.python
     if python != "auto":
         expanded = Path(paths.expand(python, environ, where("python")))

@@ -31,6 +31,21 @@ def repo_paths(repo: Path, paths: tuple[str, ...], where: str, *, folders: bool)
     return tuple(result)
 
 
+def folder_of(repo: Path, path: str, where: str) -> Path:
+    """The folder *path* of the repository, absolute; `.` is the repository itself.
+
+    Raises:
+        ConfigError: outside the repository, through a link, or no folder.
+    """
+    if set(path.split("/")) <= {"", "."} and path.startswith("."):
+        return repo
+    clean = _inside(path, where)
+    _check_entry(repo, clean, where, folders=True)
+    if not (repo / clean).is_dir():
+        raise ConfigError(f"{where}: {clean} is no folder")
+    return repo / clean
+
+
 def check_frozen(editable: tuple[str, ...], frozen: tuple[str, ...], where: str) -> None:
     """Nothing is both editable and frozen. Raises ConfigError."""
     for entry in frozen:

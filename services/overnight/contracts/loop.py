@@ -157,10 +157,16 @@ class Pool(Wire):
     usd_per_hour: float | None = None
 
 
+#: Executors whose sandboxes are made from an image; all others use what the host has.
+CONTAINERS = frozenset({"docker", "kubernetes"})
+#: A reference as engines take it: NAME, NAME:TAG, NAME@sha256:..., or an image's id.
+ImageName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}$")]
+
+
 class ImageBuild(Wire):
     """An image that is built from the user's own Dockerfile."""
 
-    build: str  #: the folder with the Dockerfile, relative to the repository
+    build: str  #: the folder with the Dockerfile, relative to the repository; "." is all of it
 
 
 class LoopConfig(Wire):
@@ -188,7 +194,7 @@ class LoopConfig(Wire):
     reads: tuple[str, ...] = ()
     network: Literal["none", "host"] = "none"
     prepare: Argv | None = None  #: run once, trusted, with network, by `overnight prepare`
-    image: str | ImageBuild | None = None  #: of the container; None: the product's own
+    image: ImageName | ImageBuild | None = None  #: of the container; None: the product's own
     gpus: Annotated[int, Field(ge=1, le=64)] = 1  #: devices an experiment
     memory_mb: Annotated[int, Field(ge=64)] | None = None  #: whole sandbox, where cgroups allow
     min_free_gb: Annotated[float, Field(ge=0)] | None = None  #: less free disk pauses the session
@@ -199,6 +205,13 @@ class LoopConfig(Wire):
         "default": Pool()
     }
 
+    @property
+    def in_container(self) -> bool:
+        """Does a candidate get the programs of an image, and not the host's?"""
+        return self.pools["default"].executor in CONTAINERS
+
+
+OWN_IMAGE = "Overnight's own"  #: where a container has no `image`
 
 #: Keys that another run of the same session may change; all others open a new comparison track.
 RESUMABLE = frozenset({"proposer", "pools", "sandbox_root", "python", "prepare", "min_free_gb"})
@@ -212,6 +225,9 @@ RESUMABLE_POLICY = frozenset(
 def comparable(config: LoopConfig) -> dict[str, Any]:
     """The part of a configuration that must stay the same within one session."""
     plain = config.model_dump(mode="json", exclude=set(RESUMABLE))
+    if config.in_container and config.image is None:
+        # The executor may change, what a candidate is run by may not.
+        plain["image"] = OWN_IMAGE
     for key in RESUMABLE_POLICY:
         plain["policy"].pop(key, None)
     return plain

@@ -142,7 +142,8 @@ def _build(
         ),
         launch=Launch(
             argv=opening.argv,
-            python=opening.python,
+            python=opening.python or None,
+            image=opening.image,
             env=candidate_env(config, {}, config.seed),
             links=links_into(Path(opening.repo), config.reads),
         ),

@@ -23,7 +23,8 @@ class Launch:
     """How this host starts candidates: resolved once a run, the same for all its jobs."""
 
     argv: tuple[str, ...]
-    python: str | None
+    python: str | None  #: None: the image's own
+    image: str | None = None  #: None: the executor's own
     env: dict[str, str]  #: what the harness tells every candidate
     links: dict[str, str] = field(default_factory=dict)  #: place in the tree -> host path
 
@@ -66,6 +67,8 @@ def job_for(state: SessionState, experiment_id: int, launch: Launch) -> Experime
         reads=config.reads,
         links=launch.links,
         python=launch.python,
+        image=launch.image,
+        gpus=config.gpus,
         network=config.network,
         memory_mb=config.memory_mb,
         plausible_min=config.plausible.min,

@@ -330,6 +330,8 @@ def _result(
             "exit_code": execution.exit_code,
             "signal": execution.signal,
             "isolation": execution.isolation,
+            "image": execution.image,
+            "devices": bench.devices,
             "survivors": execution.survivors,
             "kill_latency_s": execution.kill_latency_seconds,
             "hardware": bench.hardware,

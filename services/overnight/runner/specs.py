@@ -31,6 +31,7 @@ class Bench:
     hardware: str
     environ: Mapping[str, str]
     device: str = "cpu:0"
+    devices: tuple[str, ...] = ()  #: UUIDs of the GPUs that a candidate gets
     disk_bytes: int = 20 * 1024**3  #: all files of a candidate while it runs; see also `_disk`
     disk_files: int = 1_000_000
 
@@ -58,6 +59,8 @@ def run_spec(bench: Bench, job: ExperimentJob, work: Path, snapshot: Path) -> Sa
         log_path=log_path,
         network=job.network,
         keep=_keep(job),
+        devices=bench.devices,
+        image=job.image,
         limits=replace(_disk(bench, work), memory_bytes=memory),
     )
 

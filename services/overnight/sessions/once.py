@@ -44,6 +44,7 @@ from overnight.runner.attempt import run_attempt
 from overnight.runner.hardware import DeviceLock, hardware_class
 from overnight.runner.lines import TAIL_LINES
 from overnight.runner.specs import Bench
+from overnight.sessions.images import image_name, settled
 from overnight.sessions.measured import remember
 from overnight.sessions.preflight import check_plugins, check_prepared, check_sources
 from overnight.snapshots.manifest import tree_digest
@@ -108,11 +109,13 @@ def run_once(wanted: Wanted, on_start: Callable[[Start], None]) -> Once:
     )
     check_plugins(resolved.config)
     check_prepared(resolved)
+    resolved = settled(resolved, wanted.environ, None)
     check_sources(resolved.repo, resolved.config.editable_files)
     command = resolve_command(resolved.repo, resolved.config, wanted.environ)
     launch = Launch(
         argv=command.argv,
-        python=str(command.python),
+        python=None if command.python is None else str(command.python),
+        image=image_name(resolved.config),
         env=candidate_env(resolved.config, {}, resolved.config.seed),
         links=links_into(resolved.repo, resolved.config.reads),
     )

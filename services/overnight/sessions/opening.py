@@ -35,6 +35,7 @@ from overnight.ledger.program import kept_program
 from overnight.orchestrator.policy import POLICY_VERSION, check_policy
 from overnight.sessions.base import base_of
 from overnight.sessions.beginning import Beginning, begin, check_beginning
+from overnight.sessions.images import image_name, settled
 from overnight.sessions.limits import check_limits
 from overnight.sessions.locate import read_state, sessions_beside
 from overnight.sessions.preflight import changed_since, check_plugins, check_prepared
@@ -95,6 +96,7 @@ def open_session(request: Request) -> Opened:
     files = SessionFiles(_root_for(resolved.session_root, request.tag))
     heal_identity(files)
     exists = files.identity.is_file()
+    resolved = settled(resolved, request.environ, _image_kept(files, exists))
     beginning = None if exists else begin(resolved, request.source, request.tag)
     command = resolve_command(resolved.repo, resolved.config, request.environ)
     redis_source(request.environ)  # before anything is written
@@ -104,7 +106,7 @@ def open_session(request: Request) -> Opened:
     try:
         if exists:
             check_head(files)
-        launch = _Launch(resolved, command.argv, str(command.python))
+        launch = _Launch(resolved, command.argv, str(command.python or ""))
         over = _over(files) if exists else None
         if exists and over is None:
             return _resume(files, lock, launch, request)
@@ -137,6 +139,7 @@ class _Launch:
             repo=str(self.resolved.repo),
             argv=self.argv,
             python=self.python,
+            image=image_name(self.resolved.config),
             runners=self.runners,
         )
 
@@ -213,6 +216,14 @@ def _over(files: SessionFiles) -> str | None:
         return "never began"
     failed = state.incumbent is None and baseline is not None and baseline.decision is not None
     return "had a baseline that failed" if failed else None
+
+
+def _image_kept(files: SessionFiles, exists: bool) -> str | None:
+    """What the session that is taken up runs its candidates in."""
+    if not exists or _over(files) is not None:
+        return None
+    config = read_state(files).config
+    return None if config is None else image_name(config)
 
 
 def _make_room(files: SessionFiles, lock: int, repo: Path, why: str) -> tuple[int, str]:

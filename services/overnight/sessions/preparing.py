@@ -46,6 +46,7 @@ class Step:
 
     argv: tuple[str, ...]
     why: str
+    cwd: Path | None = None  #: None: the repository
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +121,7 @@ def carry_out(plan: Plan, environ: Mapping[str, str], before: Callable[[Step], N
         before(step)
         try:
             done = subprocess.run(
-                step.argv, cwd=plan.root, env=dict(environ), stdin=subprocess.DEVNULL,
+                step.argv, cwd=step.cwd or plan.root, env=dict(environ), stdin=subprocess.DEVNULL,
                 stdout=sys.stderr.fileno(), check=False,
             )  # fmt: skip
         except OSError as error:
@@ -131,9 +132,13 @@ def carry_out(plan: Plan, environ: Mapping[str, str], before: Callable[[Step], N
 
 
 def carry_out_prepare(
-    plan: Plan, session_root: Path, environ: Mapping[str, str], before: Callable[[Step], None]
+    plan: Plan,
+    session_root: Path,
+    environ: Mapping[str, str],
+    before: Callable[[Step], None],
+    name: str = STAMP,
 ) -> int:
-    """`carry_out`, by one process at a time, with a stamp that says how it ended.
+    """`carry_out`, by one process at a time, with a stamp *name* that says how it ended.
 
     Raises:
         SessionHeldError: another `prepare` of this repository runs; names its pid.
@@ -146,19 +151,19 @@ def carry_out_prepare(
     )
     try:
         stamp = Stamp(state=RUNNING, argv=plan.steps[0].argv, at=utc_label())
-        write_stamp(session_root, stamp)
+        write_stamp(session_root, stamp, name)
         code = carry_out(plan, environ, before)
         state = DONE if code == 0 else FAILED
-        write_stamp(session_root, Stamp(state=state, argv=stamp.argv, at=stamp.at))
+        write_stamp(session_root, Stamp(state=state, argv=stamp.argv, at=stamp.at), name)
         return code
     finally:
         os.close(lock)
 
 
-def read_stamp(session_root: Path) -> Stamp | None:
+def read_stamp(session_root: Path, name: str = STAMP) -> Stamp | None:
     """What the last `prepare` left; None when it left nothing that can be read."""
     try:
-        value = json.loads((session_root / STAMP).read_text("utf-8"))
+        value = json.loads((session_root / name).read_text("utf-8"))
         return Stamp(
             state=str(value["state"]),
             argv=tuple(map(str, value["argv"])),
@@ -168,10 +173,10 @@ def read_stamp(session_root: Path) -> Stamp | None:
         return None
 
 
-def write_stamp(session_root: Path, stamp: Stamp) -> None:
+def write_stamp(session_root: Path, stamp: Stamp, name: str = STAMP) -> None:
     """Put *stamp* there whole. Raises InfrastructureError."""
     text = json.dumps({"state": stamp.state, "argv": list(stamp.argv), "at": stamp.at})
-    _replace(session_root / STAMP, text + "\n")
+    _replace(session_root / name, text + "\n")
 
 
 def set_seq_len(root: Path, length: int, environ: Mapping[str, str]) -> str:

@@ -129,7 +129,11 @@ def current_status(found: Found) -> dict[str, Any]:
     status = status_object(found.files, found.tag, state, endpoints, runners=runners_of(stack))
     waiting = dict(stack.waiting) if stack else {}
     program = change_in(found.files, state.opened)
-    return status | {"pid": stack.pid if stack else None, "waiting": waiting, "program": program}
+    return status | {
+        "pid": (stack.pid or None) if stack else None,
+        "waiting": waiting,
+        "program": program,
+    }
 
 
 def result_row(experiment: ExperimentState) -> dict[str, Any]:
@@ -159,6 +163,8 @@ def result_row(experiment: ExperimentState) -> dict[str, Any]:
         "measures": dict(last.measures) if last else {},
         "guard": last.guard if last else None,
         "isolation": last.isolation if last else None,
+        "image": last.image if last else None,
+        "devices": list(last.devices) if last else [],
         "survivors": last.survivors if last else None,
         "hardware": last.hardware if last else None,
         "runner": last.runner if last else None,

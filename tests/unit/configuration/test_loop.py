@@ -277,14 +277,11 @@ def test_the_same_file_twice_is_seen_through_its_spelling(repo: Path) -> None:
 
 
 LATER = [
-    "image: {build: .}",
-    "gpus: 8",
-    "gpus: true",
     "scoring: audited",
     "policy: {confirm: {runs: 2}}",
     "proposer: {name: llm, model: x}",
     "proposer: agent",
-    "pools: {default: {executor: docker}}",
+    "pools: {default: {executor: kubernetes}}",
     "pools: {gpu: {executor: process}}",
 ]
 

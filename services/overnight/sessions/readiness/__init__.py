@@ -18,6 +18,7 @@ from overnight.sessions.preflight import check_plugins, check_sources
 from overnight.sessions.preparing import REQUIREMENTS
 from overnight.sessions.readiness.agents import check_agents
 from overnight.sessions.readiness.check import Check, fail, ok, warn
+from overnight.sessions.readiness.container import check_containers
 from overnight.sessions.readiness.first import FirstChecks, changes, first_checks, yours
 from overnight.sessions.readiness.hardware import Hardware, check_device, find_hardware
 from overnight.sessions.readiness.machine import check_disk, check_git, check_redis, check_uv
@@ -73,7 +74,9 @@ def examine(
     rows = [check_git(environ), check_redis(environ), bindings]
     if loop is not None:
         rows += [_tree(loop), interpreter]
-        if command is not None:
+        if loop.config.in_container:
+            rows += check_containers(loop, hardware, environ)
+        elif command is not None:
             rows += _inside(loop, command, environ)
     else:
         ours = ResolvedCommand(python=Path(sys.executable), argv=("true",), origin=OWN)
@@ -137,6 +140,8 @@ def _interpreter(
         command = resolve_command(loop.repo, loop.config, environ)
     except UsageError as error:
         return None, fail("interpreter", str(error), "overnight setup")
+    if command.python is None:
+        return command, ok("interpreter", command.origin)
     python = shown_python(command.python, loop.repo)
     return command, ok("interpreter", f"{python} ({command.origin})")
 
