@@ -81,6 +81,7 @@ HARMLESS = {
     "sessions.preparing._replace": "a verb's one small file, renamed into place",
     "sessions.opening._make_room": "one rename of a session that never began",
     "sessions.report.save.save": "a person's own file; the same command makes it again",
+    "sessions.targets.Targets.tell": "a hint to a Prometheus, told again by the next start",
 }
 
 

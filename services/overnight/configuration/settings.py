@@ -115,6 +115,7 @@ class SupervisorSettings(ServiceSettings):
     backoff_seconds: Seconds = 0.2  #: before the first restart; doubled for each further one
     backoff_max_seconds: Seconds = 5.0
     stop_seconds: Seconds = 30.0  #: a stop that can't be recorded for so long ends all the same
+    targets_dir: str = ""  #: where Prometheus looks for this host's sessions; "": nobody is told
 
 
 S = TypeVar("S", bound=ServiceSettings)

@@ -40,6 +40,7 @@ from overnight.sessions.stack import (
     hold_socket_folder,
     remove_socket_folder,
 )
+from overnight.sessions.targets import Targets
 
 log = structlog.get_logger()
 
@@ -93,6 +94,7 @@ class Supervisor:
         self._files = opened.files
         self._watcher = watcher
         self._settings = load_settings(SupervisorSettings, environ)
+        self._targets = Targets(self._settings.targets_dir, opened.sid)
         self._redis: RedisCandidate = redis_source(environ)
         self._sockets = socket_dir(environ)
         self._children: dict[str, Child] = {}
@@ -321,6 +323,7 @@ class Supervisor:
                 stack.endpoints[name] = child.details["metrics"]
             if child.details.get("isolation"):
                 stack.isolation = child.details["isolation"]
+        self._targets.tell(stack.endpoints)
         try:
             stack.write(self._files)
             self._unwritten = False
@@ -364,6 +367,7 @@ class Supervisor:
             remove_socket_folder(self._socket_dir)
         if self._socket_lock is not None:
             os.close(self._socket_lock)
+        self._targets.forget()
         try:
             self._files.stack.unlink(missing_ok=True)
         except OSError as error:  # it says that a dead process runs, which nobody believes
