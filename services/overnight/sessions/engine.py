@@ -6,7 +6,7 @@ The executor and the spawner have a client of their own; this one serves `doctor
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 ASK_SECONDS = 20.0
+LOOK_SECONDS = 60.0
+NOBODY = "65534:65534"  #: as whom a candidate runs in a container
+LABEL = "overnight.doctor"
 EXTRA = "pip install 'overnight[docker]'"
 
 
@@ -75,6 +78,42 @@ def image_id(environ: Mapping[str, str], name: str) -> str | None:
     finally:
         client.close()
     return str(found)
+
+
+def output_of(
+    environ: Mapping[str, str], image: str, argv: Sequence[str], reads: Sequence[str]
+) -> tuple[str, str]:
+    """(what *argv* prints in a container that is thrown away, why it did not start).
+
+    Without network, rights or a writable file; *reads* are seen as a candidate sees them. The
+    image's own entry point is not used.
+
+    Raises:
+        EngineUnreachableError: no engine, or it lost the container.
+    """
+    from docker.errors import APIError, DockerException
+    from requests.exceptions import RequestException
+
+    client = _connect(environ)
+    try:
+        container = client.containers.create(
+            image, list(argv), entrypoint=[], network_mode="none", read_only=True,
+            user=NOBODY, cap_drop=["ALL"], security_opt=["no-new-privileges:true"],
+            mem_limit="2g", pids_limit=64, labels={LABEL: ""}, working_dir="/",
+            volumes={read: {"bind": read, "mode": "ro"} for read in reads},
+        )  # fmt: skip
+        try:
+            container.start()
+            container.wait(timeout=int(LOOK_SECONDS))
+            return container.logs(stdout=True, stderr=True, tail=50).decode(errors="replace"), ""
+        except APIError as error:
+            return "", " ".join(str(error.explanation or error).split())[:300]
+        finally:
+            container.remove(force=True, v=True)
+    except (DockerException, RequestException) as error:
+        raise _unreachable(environ, error) from error
+    finally:
+        client.close()
 
 
 def _connect(environ: Mapping[str, str]) -> DockerClient:

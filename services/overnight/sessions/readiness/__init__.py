@@ -22,7 +22,7 @@ from overnight.sessions.readiness.container import check_containers
 from overnight.sessions.readiness.first import FirstChecks, changes, first_checks, yours
 from overnight.sessions.readiness.hardware import Hardware, check_device, find_hardware
 from overnight.sessions.readiness.machine import check_disk, check_git, check_redis, check_uv
-from overnight.sessions.readiness.probe import Seen, look_inside, needed_modules
+from overnight.sessions.readiness.probe import Seen, look_inside, look_into_image, needed_modules
 from overnight.snapshots.tree import check_editable, scan
 
 __all__ = ["Check", "Hardware", "Readiness", "examine", "surroundings"]
@@ -75,7 +75,10 @@ def examine(
     if loop is not None:
         rows += [_tree(loop), interpreter]
         if loop.config.in_container:
-            rows += check_containers(loop, hardware, environ)
+            container = check_containers(loop, hardware, environ)
+            rows += container.rows
+            if container.image is not None and command is not None and command.python is None:
+                rows += _inside_image(loop, container.image, command.argv[0], environ)
         elif command is not None:
             rows += _inside(loop, command, environ)
     else:
@@ -177,6 +180,27 @@ def _inside(
     rows.append(_imports(loop, seen))
     rows.append(_data(loop, seen, environ))
     return rows
+
+
+def _inside_image(
+    loop: ResolvedLoop, image: str, program: str, environ: Mapping[str, str]
+) -> list[Check]:
+    """What only a container of the image can tell."""
+    config = loop.config
+    modules = needed_modules(loop.repo, config.run_cmd, config.editable_files)
+    there = tuple(read for read in config.reads if Path(read).exists())
+    seen = look_into_image(image, program, modules, there, environ)
+    shown = " ".join(config.run_cmd)
+    if seen.problem or not seen.program:
+        told = seen.problem or f"{program} is not in the image"
+        return [fail("command", told, "name an image that has it, or correct run_cmd")]
+    rows = [ok("command", f"{shown}: starts with Python {seen.python} inside the container")]
+    if seen.missing:
+        told = f"not in the image: {_list(seen.missing)}"
+        rows.append(fail("imports", told, "add them to the image, or name one that has them"))
+    else:
+        rows.append(ok("imports", "all top-level imports resolve inside the container"))
+    return [*rows, _data(loop, seen, environ)]
 
 
 def _sandbox(seen: Seen) -> Check:

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from overnight.configuration import ResolvedLoop, SpawnerSettings, load_settings
 from overnight.contracts.errors import OvernightError
@@ -27,21 +28,29 @@ _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 _START = "start it (systemctl start docker), or name another by DOCKER_HOST"
 
 
-def check_containers(
-    loop: ResolvedLoop, hardware: Hardware, environ: Mapping[str, str]
-) -> list[Check]:
-    """All rows of the executor, the engine's first: without one the rest is unknown."""
+@dataclass(frozen=True)
+class Found:
+    """The rows, and the image that a candidate gets."""
+
+    rows: tuple[Check, ...]
+    image: str | None = None  #: id; None: it is not there
+
+
+def check_containers(loop: ResolvedLoop, hardware: Hardware, environ: Mapping[str, str]) -> Found:
+    """All of the executor, the engine first: without one the rest is unknown."""
     try:
         engine = facts(environ)
     except EngineUnreachableError as error:
         said_, _, why = str(error).rpartition(": ")
         fix = why if why.startswith("pip ") else _START
-        return [fail("engine", said_ if fix is why else str(error), fix), check_spawner(environ)]
-    rows = [_engine(engine), check_runc(engine.runc), _image(loop, environ)]
+        row = fail("engine", said_ if fix is why else str(error), fix)
+        return Found((row, check_spawner(environ)))
+    image, its_row = _image(loop, environ)
+    rows = [_engine(engine), check_runc(engine.runc), its_row]
     if hardware.gpus or loop.config.gpus > 1:
         rows.append(check_gpus(loop.config.gpus, hardware))
         rows.append(check_toolkit(_toolkit(environ), engine))
-    return [*rows, check_spawner(environ)]
+    return Found((*rows, check_spawner(environ)), image)
 
 
 def _engine(engine: EngineFacts) -> Check:
@@ -100,7 +109,7 @@ def check_spawner(environ: Mapping[str, str], user: int | None = None) -> Check:
                 "run as root, or let `docker compose up` run it")  # fmt: skip
 
 
-def _image(loop: ResolvedLoop, environ: Mapping[str, str]) -> Check:
+def _image(loop: ResolvedLoop, environ: Mapping[str, str]) -> tuple[str | None, Check]:
     image = loop.config.image
     try:
         if isinstance(image, ImageBuild):
@@ -111,10 +120,10 @@ def _image(loop: ResolvedLoop, environ: Mapping[str, str]) -> Check:
             name, fix = load_settings(SpawnerSettings, environ).image, "make containers"
         found = image_id(environ, name)
     except OvernightError as error:
-        return fail("image", str(error), "correct what this names")
+        return None, fail("image", str(error), "correct what this names")
     if found is None:
-        return fail("image", f"{name} is not there", fix)
-    return ok("image", f"{name} ({found.removeprefix('sha256:')[:12]})")
+        return None, fail("image", f"{name} is not there", fix)
+    return found, ok("image", f"{name} ({found.removeprefix('sha256:')[:12]})")
 
 
 def _toolkit(environ: Mapping[str, str]) -> str | None:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from overnight.configuration.interpreter import ResolvedCommand
 from overnight.contracts.errors import InfrastructureError, OvernightError
-from overnight.contracts.execution import Deadline, Execution, SandboxSpec
+from overnight.contracts.execution import Deadline, SandboxSpec
 from overnight.plugins import EXECUTORS, load
+from overnight.sessions.engine import output_of
 
 PROBE_SECONDS = 60.0
 MAX_LOOKED_AT = 2000  #: files of one `reads` entry
 _MARK = "overnight-probe: "
+_PYTHON = re.compile(r"python(?:3(?:\.\d+)?)?\Z")
 #: Runs with the user's Python, which may be old. It imports nothing of the packages that it finds.
 _CODE = """\
 import importlib.util, json, os, platform, sys
@@ -97,7 +100,8 @@ def look_inside(command: ResolvedCommand, modules: Iterable[str], reads: tuple[s
             )
         finally:
             sandbox.destroy()
-        return _seen(executor.isolation, ended, b"".join(chunks).decode(errors="replace"))
+        said = b"".join(chunks).decode(errors="replace")
+        return _seen(executor.isolation, ended.cpu_source, f"ended by {ended.exit}", said)
     except OvernightError as error:
         return Seen(isolation="none", cpu_source=None, problem=str(error))
     except OSError as error:
@@ -106,16 +110,34 @@ def look_inside(command: ResolvedCommand, modules: Iterable[str], reads: tuple[s
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _seen(isolation: str, ended: Execution, output: str) -> Seen:
+def look_into_image(
+    image: str, program: str, modules: Iterable[str], reads: tuple[str, ...],
+    environ: Mapping[str, str],
+) -> Seen:  # fmt: skip
+    """The same in a container of *image*. Whatever is wrong is a value."""
+    python = program if _PYTHON.match(Path(program).name) else "python"
+    asked = json.dumps([sorted(set(modules)), list(reads), program, MAX_LOOKED_AT])
+    try:
+        output, problem = output_of(environ, image, (python, "-c", _CODE, asked), reads)
+    except OvernightError as error:
+        output, problem = "", str(error)
+    if "executable file not found" in problem:  # of the engine's words the part that counts
+        problem = f"{python} is not in the image"
+    if problem:
+        return Seen(isolation="container", cpu_source=None, problem=problem)
+    return _seen("container", None, "nothing was printed", output)
+
+
+def _seen(isolation: str, cpu_source: str | None, silent: str, output: str) -> Seen:
     line = next((line for line in output.splitlines() if line.startswith(_MARK)), None)
     if line is None:
-        last = output.strip().splitlines()[-1:] or [f"ended by {ended.exit}"]
-        return Seen(isolation=isolation, cpu_source=ended.cpu_source, problem=last[0][:200])
+        last = output.strip().splitlines()[-1:] or [silent]
+        return Seen(isolation=isolation, cpu_source=cpu_source, problem=last[0][:200])
     answer: dict[str, Any] = json.loads(line.removeprefix(_MARK))
     closed = tuple((path, why) for path, why in answer["reads"].items() if why is not None)
     return Seen(
         isolation=isolation,
-        cpu_source=ended.cpu_source,
+        cpu_source=cpu_source,
         python=str(answer["python"]),
         missing=tuple(answer["missing"]),
         closed=closed,
