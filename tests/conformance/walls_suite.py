@@ -182,12 +182,14 @@ class WallsSuite:
             "for name in ('data', 'alias'):\n"
             "    try: os.unlink(name)\n"
             "    except OSError as error: print(error.strerror)\n"
-            "print(os.path.exists('stray/shadow'))\n"
+            "print(os.path.exists('stray/x'))\n"
         )
         tree = bench.snapshot({"train.py": code, "real": "real"})
         (tree / "data").symlink_to(tmp_path / "data")
         (tree / "alias").symlink_to("real")
-        (tree / "stray").symlink_to("/etc")
+        (tmp_path / "hidden").mkdir()
+        (tmp_path / "hidden" / "x").write_text("hidden")
+        (tree / "stray").symlink_to(tmp_path / "hidden")
         spec = bench.spec(
             ("python", "train.py"), frozen=("data", "alias", "stray"), reads=(tmp_path / "data",)
         )

@@ -46,9 +46,7 @@ class TestDocker(ExecutorSuite, WallsSuite):
     @pytest.fixture(autouse=True)
     def _nothing_stays(self, engine: Engine, spawner: Spawner) -> Iterator[None]:
         yield
-        for container in engine.client.containers.list(
-            all=True, filters={"label": spawner.label}
-        ):
+        for container in engine.client.containers.list(all=True, filters={"label": spawner.label}):
             assert container.status in ("exited", "dead", "created"), container.attrs["State"]
 
     def host_uid(self, answers: dict[str, Any]) -> int:
@@ -76,9 +74,7 @@ class TestDocker(ExecutorSuite, WallsSuite):
 
         self.plant = plant  # type: ignore[method-assign]
         places = ["/w/canary", "/out/canary", str(data / "canary")]
-        answers = self.attack(
-            {"files": LIBRARY, "reads": (data,)}, bench, services, places, []
-        )
+        answers = self.attack({"files": LIBRARY, "reads": (data,)}, bench, services, places, [])
 
         assert {place: answers[f"read {place}"] for place in places} == dict.fromkeys(
             places, "EACCES"

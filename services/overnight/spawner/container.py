@@ -24,8 +24,8 @@ from overnight.executors.tree import Place, collapse, materialise
 from overnight.spawner.engine import Engine, Image
 from overnight.spawner.flags import Plan, container
 from overnight.spawner.gate import OUTSIDE, ending
+from overnight.spawner.line import Line
 from overnight.spawner.masks import lay_out
-from overnight.spawner.stream import Streams
 
 log = structlog.get_logger()
 
@@ -61,7 +61,7 @@ class Container:
         self._pid = self._handle = -1
         self._namespace = (0, 0)
         self._namespace_held = -1
-        self._streams: Streams | None = None
+        self._line: Line | None = None
         self._meter: cpu.CpuMeter | None = None
         self._group: cgroups.Group | None = None
         self._disk: DiskWatch | None = None
@@ -70,7 +70,6 @@ class Container:
         self._ended_at: float | None = None
         self._oom = False
         self._killed = False
-        self._lost = ""
         self._over = ""
         self._cpu_seconds = 0.0
 
@@ -84,8 +83,10 @@ class Container:
         """Who counts its CPU."""
         return "proc" if self._meter is None else self._meter.source
 
-    def launch(self, tree: Path, digest: str, frozen: Sequence[str]) -> tuple[int, int]:
-        """Fill its folders, make it, and bring the command to its gate; stdout and stderr.
+    def launch(self, tree: Path, digest: str, frozen: Sequence[str]) -> tuple[int, int, int]:
+        """Fill its folders, make it, and bring the command to its gate; stdout, stderr, and a
+
+        handle of its first process.
 
         Raises SandboxUnavailableError; nothing of the container is left then.
         """
@@ -94,26 +95,26 @@ class Container:
             if trees.digest(self._place.work, sorted(files)) != digest:
                 raise SandboxUnavailableError(NAME, "the snapshot changed while it was handed over")
         self._frozen = tuple(frozen)
-        plan = self._plan(files)
+        with _said("its pipes could not be made"):
+            self._line = Line(self._place.scratch / "line")
+        plan = self._plan(files, self._line)
         self._id = self._engine.create(container(plan))
         try:
-            self._streams = Streams(self._engine.attach(self._id))
             self._pid = self._engine.start(self._id)
             self._adopt()
         except BaseException:
             self._remove_container()
             raise
-        return self._streams.stdout, self._streams.stderr
+        return self._line.stdout, self._line.stderr, self._handle
 
     def give(self) -> None:
         """The runner has its own copies of the reading ends."""
-        if self._streams is not None:
-            self._streams.give("stdout")
-            self._streams.give("stderr")
+        if self._line is not None:
+            self._line.give()
 
     def open(self, timer_seconds: float) -> None:
         """Let the command run."""
-        if self._streams is None or self._opened_at is not None:
+        if self._line is None or self._opened_at is not None:
             raise SandboxUnavailableError(NAME, "open follows launch, once")
         bounds = self._order.bounds
         self._disk = DiskWatch(
@@ -122,25 +123,20 @@ class Container:
         )  # fmt: skip
         self._disk.__enter__()
         self._opened_at = time.monotonic()
-        with contextlib.suppress(OSError):  # it was killed before
-            self._streams.say(f"{timer_seconds:.3f}\n".encode())
+        self._line.say(f"{timer_seconds:.3f}\n".encode())
 
-    def descriptors(self) -> tuple[int, ...]:
-        """What to wait for: its first process, and the end of its output."""
-        if self._streams is None or self._id is None:
-            return ()
-        return self._handle, self._streams.over
+    @property
+    def handle(self) -> int:
+        """Readable when its first process has ended; -1 when there is nothing to wait for."""
+        return -1 if self._ended_at is not None else self._handle
 
     def has_ended(self) -> None:
         """Its first process is gone, and so all others: note it while the kernel still counts."""
         if self._ended_at is None:
             self._ended_at = time.monotonic()
             self._count()
-
-    def is_lost(self, why: str) -> None:
-        """It can't be judged any more, whatever it does: end it."""
-        self._lost = self._lost or why
-        self.kill()
+            if self._line is not None:
+                self._line.end()
 
     def usage(self) -> Usage:
         """Now."""
@@ -170,8 +166,6 @@ class Container:
         except SandboxUnavailableError as error:
             return self._as_lost(error.reason, alive)
         oom = stopped.oom or self._oom
-        if self._lost:
-            return self._as_lost(self._lost, alive)
         if stopped.exit_code == OUTSIDE and not self._killed and not oom:
             return self._as_lost("the container was killed from outside", alive)
         exit_code, number = ending(stopped.exit_code)
@@ -208,7 +202,7 @@ class Container:
 
     # -- inside ---------------------------------------------------------------------------------
 
-    def _plan(self, files: list[str]) -> Plan:
+    def _plan(self, files: list[str], line: Line) -> Plan:
         order, place = self._order, self._place
         user = os.geteuid() if place.owner is None else place.owner
         names = collapse(self._frozen, files, MANY_MOUNTS)
@@ -228,7 +222,7 @@ class Container:
         return Plan(
             profile=order.profile, bounds=order.bounds, image=order.image.id,
             image_env=order.image.env, user=user, work=str(place.work), out=str(place.out),
-            masks=masks, passwd=str(passwd), group=str(group),
+            masks=masks, line=str(line.folder), passwd=str(passwd), group=str(group),
             frozen=freezes(str(place.work), sources), labels=order.labels,
             devices=order.devices, seccomp=order.seccomp,
         )  # fmt: skip
@@ -289,9 +283,9 @@ class Container:
         except SandboxUnavailableError as error:
             log.error("container_not_removed", container=self._id, reason=error.reason)
             return False
-        if self._streams is not None:
-            self._streams.close()
-            self._streams = None
+        if self._line is not None:
+            self._line.close()
+            self._line = None
         for descriptor in (self._handle, self._namespace_held):
             if descriptor >= 0:
                 os.close(descriptor)

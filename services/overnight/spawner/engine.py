@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,17 +84,6 @@ class Engine:
                 body
             )
         return str(created["Id"])
-
-    def attach(self, container: str) -> socket.socket:
-        """Its standard streams, as the engine frames them."""
-        parameters = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
-        with self._said("its output could not be reached"):
-            held = self._api.attach_socket(container, params=parameters)
-        raw: socket.socket = held._sock
-        own = raw.dup()
-        held.close()
-        own.settimeout(None)
-        return own
 
     def start(self, container: str) -> int:
         """Run it; the host's number of its first process."""

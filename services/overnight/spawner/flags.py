@@ -31,6 +31,7 @@ class Plan:
     work: str
     out: str
     masks: Mapping[str, str]  #: place in the image -> what covers it
+    line: str  #: the folder with its pipes
     passwd: str
     group: str
     frozen: tuple[Freeze, ...]
@@ -51,11 +52,6 @@ def container(plan: Plan) -> dict[str, Any]:
         "Env": [f"{name}={value}" for name, value in more_env.items()],  # for the GPU's hook
         "User": f"{plan.user}:{plan.user}",
         "WorkingDir": gate.WORK,
-        "OpenStdin": True,
-        "StdinOnce": True,
-        "AttachStdin": True,
-        "AttachStdout": True,
-        "AttachStderr": True,
         "Labels": {f"{LABEL}{name}": value for name, value in plan.labels.items()},
         "StopSignal": "SIGKILL",
         "HostConfig": _host(plan, more_env),
@@ -87,8 +83,8 @@ def _host(plan: Plan, more_env: Mapping[str, str]) -> dict[str, Any]:
             {"Name": "fsize", "Soft": bounds.file_bytes, "Hard": bounds.file_bytes},
             {"Name": "core", "Soft": 0, "Hard": 0},
         ],
-        # What the command prints goes to the runner, which keeps a bounded log; the engine keeps
-        # none, so that a flood fills no disk.
+        # What the command prints goes through pipes of ours to a bounded log: a flood fills no disk
+        # and costs the engine nothing.
         "LogConfig": {"Type": "none"},
         "RestartPolicy": {"Name": "no"},
         "AutoRemove": False,
@@ -109,6 +105,7 @@ def _temporary(plan: Plan) -> dict[str, str]:
 
 def _mounts(plan: Plan) -> list[dict[str, Any]]:
     mounts = [_bind(plan.work, gate.WORK), _bind(plan.out, gate.OUT)]
+    mounts.append(_bind(plan.line, gate.LINE, read_only=True))
     for freeze in plan.frozen:
         place = f"{gate.WORK}/{freeze.path}"
         mounts.append(_bind(freeze.source, place, read_only=not freeze.writable))

@@ -1,7 +1,8 @@
 """What a container's first process is: a gate before the command, a timer, and a lifeline.
 
-It runs without any environment, so that /proc/1/environ is empty, and keeps its standard input:
-when the spawner dies the engine closes that, and everything inside is killed.
+It runs without any environment, so that /proc/1/environ is empty. It speaks with the spawner by
+named pipes, not through the engine: output keeps its order, and when the spawner dies the kernel
+closes the lifeline, and everything inside is killed.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ OUTSIDE = 128 + signal.SIGKILL  #: exit code of a container that somebody killed
 #: Told by the gate instead of OUTSIDE when the command itself was killed. A command that exits with
 #: this very code is taken for one that was.
 INSIDE = 247
-#: Its own messages go nowhere (2 is closed to /dev/null, 4 is the command's); the subshell's exec
-#: keeps the shell from saying how the command died.
+LINE = "/.overnight"  #: where the pipes are
+#: Its own messages go nowhere; without the exec the shell would say how the command died.
 SCRIPT = f"""\
-exec 3<&0 4>&2 2>/dev/null
+exec 3<{LINE}/go 4>{LINE}/err 2>/dev/null
 mkdir -p {TEMPORARY}
 read -r seconds <&3 || exit 125
 {{ read -r line <&3; kill -s KILL -1; }} &
-(exec {TIMEOUT} -s KILL "$seconds" "$@" </dev/null 3<&- 2>&4 4>&-)
+(exec {TIMEOUT} -s KILL "$seconds" "$@" </dev/null >{LINE}/out 2>&4 3<&- 4>&-)
 code=$?
 [ "$code" = {OUTSIDE} ] && code={INSIDE}
 exit "$code"

@@ -9,7 +9,7 @@ import select
 import socket
 import struct
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import structlog
@@ -52,8 +52,6 @@ log = structlog.get_logger()
 NAME = "docker"  #: of the executor, in errors
 LISTEN = 128
 LOOK_SECONDS = 0.5  #: between two looks at whether we should stop
-STREAM_SECONDS = 5.0  #: for the engine to close the output of a container that has ended
-LOST_SECONDS = 1.0  #: from the end of the output to that of the container: else the engine is gone
 MAX_FROZEN_BYTES = 8 * 1024 * 1024
 _CREDENTIALS = struct.Struct("3i")
 
@@ -136,8 +134,6 @@ class Visit:
         self._name = ""
         self._labels: Mapping[str, str] = {}
         self._container: Container | None = None
-        self._ended = -1  #: writing end of what tells the runner that all is over
-        self._quiet_since: float | None = None
 
     def serve(self) -> None:
         """Answer until it hangs up; what it left running is ended then."""
@@ -149,45 +145,15 @@ class Visit:
             self._leave()
 
     def _wait(self) -> bool:
-        """Until a frame comes; tends the container meanwhile. False: nobody is there any more."""
+        """Until a frame comes; notes the end of the container meanwhile."""
+        line = self._line.fileno()
         while True:
-            line = self._line.fileno()
-            waited = [line, *(d for d in self._watched() if d >= 0)]
-            pause = LOST_SECONDS if self._pending() else None
-            ready, _, _ = select.select(waited, [], [], pause)
-            self._tend(ready)
+            handle = -1 if self._container is None else self._container.handle
+            ready, _, _ = select.select([line, handle] if handle >= 0 else [line], [], [])
+            if handle in ready and self._container is not None:
+                self._container.has_ended()
             if line in ready:
                 return True
-
-    def _watched(self) -> tuple[int, ...]:
-        if self._container is None or self._ended < 0:
-            return ()
-        handle, over = self._container.descriptors() or (-1, -1)
-        return (-1 if self._seen_end else handle, -1 if self._seen_over else over)
-
-    _seen_end = False
-    _seen_over = False
-
-    def _pending(self) -> bool:
-        return self._ended >= 0 and self._seen_end != self._seen_over
-
-    def _tend(self, ready: Sequence[object]) -> None:
-        """Note the end; the runner hears of it once all output is in its pipes."""
-        if self._container is None or self._ended < 0:
-            return
-        pending = self._pending()
-        handle, over = self._container.descriptors() or (-1, -1)
-        if handle in ready:
-            self._container.has_ended()
-            self._seen_end = True
-        if over in ready:
-            self._seen_over = True
-        if pending and not ready and self._seen_over and not self._seen_end:
-            self._container.is_lost("the engine closed the container's output: was it ended?")
-        late = pending and not ready and self._seen_end
-        if self._seen_end and (self._seen_over or late):
-            os.close(self._ended)
-            self._ended = -1
 
     def _answer(self) -> bool:
         """One frame; False at the end."""
@@ -213,7 +179,6 @@ class Visit:
             return False
         if isinstance(answer, Launched) and self._container is not None:
             self._container.give()
-            frames.close_all(given[2:])
         return True
 
     def _do(self, request: Wire, came: list[int]) -> tuple[Wire, tuple[int, ...]]:
@@ -243,10 +208,8 @@ class Visit:
         if len(came) != 2:
             raise SandboxUnavailableError(NAME, "launch comes with a tree and what is frozen")
         frozen = _names(came[1])
-        stdout, stderr = container.launch(_folder(came[0]), request.snapshot, frozen)
-        told, self._ended = os.pipe()
-        launched = Launched(image=container.image, cpu_source=container.cpu_source)
-        return launched, (stdout, stderr, told)
+        given = container.launch(_folder(came[0]), request.snapshot, frozen)
+        return Launched(image=container.image, cpu_source=container.cpu_source), given
 
     def _with(self, container: Container, request: Wire, came: list[int]) -> Wire:
         if isinstance(request, Open):
@@ -284,9 +247,6 @@ class Visit:
     def _leave(self) -> None:
         """A runner that is gone leaves an orphan, dead at once and removed when it is asked for."""
         container, engine = self._container, self._engine
-        if self._ended >= 0:
-            os.close(self._ended)
-            self._ended = -1
         if container is None:
             if engine is not None:
                 engine.close()

@@ -1,0 +1,63 @@
+"""The pipes between a container and its runner: the engine copies nothing and keeps no order."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+GO, OUT, ERR = "go", "out", "err"
+#: Who is nobody in particular may read the one and write the others, not the other way round.
+MODES = {GO: 0o444, OUT: 0o222, ERR: 0o222}
+
+
+class Line:
+    """Three named pipes below *folder*, which is mounted read-only. Raises OSError.
+
+    Our own ends keep them open from before the container runs until it has ended. `go` is its
+    lifeline too: the kernel closes it with this process.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._ends: dict[str, int] = {}
+        self.stdout = self.stderr = -1
+        folder.mkdir()
+        folder.chmod(0o711)
+        try:
+            for name, mode in MODES.items():
+                os.mkfifo(folder / name)
+                (folder / name).chmod(mode)
+                self._ends[name] = _open(folder / name, os.O_RDWR)
+            self.stdout = _open(folder / OUT, os.O_RDONLY)
+            self.stderr = _open(folder / ERR, os.O_RDONLY)
+        except BaseException:
+            self.close()
+            raise
+
+    def say(self, text: bytes) -> None:
+        """To the gate."""
+        os.write(self._ends[GO], text)
+
+    def give(self) -> None:
+        """The runner has its own copies of the reading ends."""
+        for descriptor in (self.stdout, self.stderr):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self.stdout = self.stderr = -1
+
+    def end(self) -> None:
+        """No process of the container writes any more: let the readers come to an end."""
+        for descriptor in self._ends.values():
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        self._ends.clear()
+
+    def close(self) -> None:
+        """All of it."""
+        self.give()
+        self.end()
+
+
+def _open(path: Path, how: int) -> int:
+    return os.open(path, how | os.O_NONBLOCK | os.O_CLOEXEC)
