@@ -48,6 +48,11 @@ def dying_with_us(argv: Sequence[str]) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", "-c", _DIES_WITH_PARENT, str(os.getpid()), *argv)
 
 
+def service_argv(service: str, *words: str) -> tuple[str, ...]:
+    """How a service of ours is started, by the interpreter that we run in."""
+    return (sys.executable, "-m", f"overnight.{service}", *words)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ChildSpec:
     """What to start. A service gets a lifeline and says when it is ready."""

@@ -1,4 +1,4 @@
-"""The keys `image` and `gpus`: what a container is made from, and how many devices it gets."""
+"""The key `image`: what a container is made from."""
 
 from __future__ import annotations
 
@@ -29,19 +29,13 @@ def plain(value: Any, where: str) -> Any:
 
 
 def check(config: LoopConfig, repo: Path, where: Callable[[str], str]) -> None:
-    """An image and several devices are a container's; a build's folder has a Dockerfile.
+    """An image is a container's; a build's folder has a Dockerfile.
 
     Raises:
         ConfigError: one line that names the key and the fix.
     """
-    if not config.in_container:
-        if config.image is not None:
-            raise ConfigError(f"{where('image')}: only a container has one: {_CONTAINER}")
-        if config.gpus > 1:
-            raise ConfigError(
-                f"{where('gpus')}: {config.gpus} devices for one experiment need a container: "
-                f"{_CONTAINER}"
-            )
+    if not config.in_container and config.image is not None:
+        raise ConfigError(f"{where('image')}: only a container has one: {_CONTAINER}")
     if isinstance(config.image, ImageBuild):
         folder = paths.folder_of(repo, config.image.build, f"{where('image')}.build")
         dockerfile = str((folder / DOCKERFILE).relative_to(repo))

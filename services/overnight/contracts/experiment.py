@@ -75,7 +75,7 @@ class ExperimentJob(Wire):
     network: Literal["none", "host"] = "none"
     memory_mb: int | None = None
     image: Annotated[str, Field(max_length=300)] | None = None  #: None: the executor's own
-    gpus: Annotated[int, Field(ge=1, le=64)] = 1  #: devices that it needs
+    gpus: Annotated[int, Field(ge=0, le=64)] = 1  #: GPUs that it needs, where there are any
     plausible_min: float | None = None
     plausible_max: float | None = None
     seed: int = 0

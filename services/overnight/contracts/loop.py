@@ -195,7 +195,7 @@ class LoopConfig(Wire):
     network: Literal["none", "host"] = "none"
     prepare: Argv | None = None  #: run once, trusted, with network, by `overnight prepare`
     image: ImageName | ImageBuild | None = None  #: of the container; None: the product's own
-    gpus: Annotated[int, Field(ge=1, le=64)] = 1  #: devices an experiment
+    gpus: Annotated[int, Field(ge=0, le=64)] = 1  #: GPUs an experiment; 0: it wants none
     memory_mb: Annotated[int, Field(ge=64)] | None = None  #: whole sandbox, where cgroups allow
     min_free_gb: Annotated[float, Field(ge=0)] | None = None  #: less free disk pauses the session
     plausible: Plausible = Plausible()

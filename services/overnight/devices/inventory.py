@@ -134,6 +134,19 @@ def look_at(nvml: Nvml, uuid: str) -> Condition:
     )
 
 
+def lost(nvml: Nvml, device: str) -> str | None:
+    """Why nothing can be run on a device; None: it answers, or is a processor slot."""
+    if not device.startswith(("GPU-", "MIG-")):
+        return None
+    try:
+        look_at(nvml, device)
+    except DeviceLostError as error:
+        return str(error)
+    except InfrastructureError:
+        return None
+    return None
+
+
 def _processes(nvml: Nvml, call: Callable[[Any], Any], handle: Any) -> list[Any]:
     try:
         return list(call(handle))
@@ -184,6 +197,6 @@ def _cuda(nvml: Nvml) -> str | None:
 
 
 __all__ = [
-    "ALL", "MIB", "Condition", "DeviceLostError", "Gpu", "Inventory", "Mig", "look_at",
+    "ALL", "MIB", "Condition", "DeviceLostError", "Gpu", "Inventory", "Mig", "look_at", "lost",
     "read_inventory", "take_inventory",
 ]  # fmt: skip

@@ -78,6 +78,7 @@ class Layout:
     network: str
     tmp_bytes: int
     at_home: tuple[tuple[str, str], ...] = ()  #: (place below HOME, what is seen there, read-only)
+    nodes: tuple[str, ...] = ()  #: device files of the granted GPUs; not run on a GPU
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +230,9 @@ def _system(layout: Layout, fds: Descriptors) -> list[str]:
         # Open to all: the candidate may put caches of its own beside the ones it reads.
         parts += [*_parents(place, made, "1777"), "--ro-bind", source, place]
     parts += ["--proc", "/proc", "--dev", "/dev"]
+    made.add("/dev")
+    for node in layout.nodes:
+        parts += [*_parents(node, made), "--dev-bind-try", node, node]
     parts += ["--perms", "1777", "--size", size, "--tmpfs", "/dev/shm"]  # noqa: S108 - in the sandbox
     return [*parts, "--remount-ro", "/dev"]
 

@@ -14,6 +14,8 @@ import structlog
 
 from overnight.contracts.errors import ConfigError, SandboxUnavailableError
 from overnight.contracts.execution import Limits, Sandbox, SandboxSpec, Swept
+from overnight.devices.granting import device_nodes, is_gpu
+from overnight.devices.inventory import take_inventory
 from overnight.executors import binds, bubblewrap, cgroups, fallback, namespaces, records, tree
 from overnight.executors.belongings import HostBelongings
 from overnight.executors.cage import Cage
@@ -137,6 +139,7 @@ class ProcessExecutor:
             network=spec.network,
             tmp_bytes=spec.limits.tmp_bytes,
             at_home=binds.below_home(spec.reads),
+            nodes=_nodes(spec.devices),
         )  # fmt: skip
         plan = namespaces.Plan(
             tools=walls.tools, layout=layout, frozen=spec.frozen, command=command,
@@ -145,6 +148,22 @@ class ProcessExecutor:
             guard=self._guard,
         )  # fmt: skip
         return lambda: namespaces.NamespaceCage(plan)
+
+
+def _nodes(devices: tuple[str, ...]) -> tuple[str, ...]:
+    """Device files of the granted GPUs. Not run on a GPU.
+
+    Raises:
+        SandboxUnavailableError: one of them is not here any more.
+    """
+    wanted = [device for device in devices if is_gpu(device)]
+    if not wanted:
+        return ()
+    here = {gpu.uuid: gpu for gpu in take_inventory().gpus}
+    missing = [uuid for uuid in wanted if uuid not in here]
+    if missing:
+        raise SandboxUnavailableError(NAME, f"{missing[0]}: NVML lists no such device any more")
+    return device_nodes(here[uuid] for uuid in wanted)
 
 
 def _find_walls(lock_dir: Path, guard: Lifeguard) -> Walls | None:

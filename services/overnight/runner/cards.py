@@ -21,10 +21,12 @@ from overnight.devices.nvml import DeviceLostError, Nvml
 from overnight.devices.watch import XidWatch
 from overnight.devices.xid import Fault, worst
 from overnight.runner.breaker import Breaker
+from overnight.runner.metrics import DeviceMetrics
 
 log = structlog.get_logger()
 
 LOST, XID = "device_lost", "xid"  #: infra reasons
+MEASURE_SECONDS = 5.0  #: between two looks for the metrics
 IDLE_SHARE = 0.1  #: of its memory: more, with nobody on the card, was left by somebody
 
 
@@ -46,6 +48,7 @@ class Cards:
     nvml: Nvml | None = None
     settings: DeviceSettings = field(default_factory=DeviceSettings)
     is_alone: Callable[[], bool] = lambda: True  #: no other runner of this session lives
+    on_lost: Callable[[], None] = lambda: None  #: a card is gone: told before each look again
     _since: float = 0.0
     _least: dict[str, int] = field(default_factory=dict)  #: bytes in use while it was empty
     _refused: set[str] = field(default_factory=set)
@@ -98,6 +101,7 @@ class Cards:
         """Why no job may be taken now; None: all cards are there, empty and trusted."""
         for gpu, found in self.conditions():
             if isinstance(found, str):
+                self.on_lost()
                 return Trouble(reason=found)
             held = self._held(gpu, found)
             if held is not None:
@@ -122,6 +126,16 @@ class Cards:
                 continue
             yield gpu, found
 
+    def measure(self, metrics: DeviceMetrics) -> None:
+        """Bring the gauges up to date. From a thread of its own: a broken card may not answer."""
+        seen = dict.fromkeys(self._names, False)
+        for gpu, found in self.conditions():
+            if isinstance(found, Condition):
+                seen[gpu.uuid] = True
+                metrics.memory_used.labels(gpu.uuid).set(found.used_bytes)
+        for uuid, answers in seen.items():
+            metrics.healthy.labels(uuid).set(answers or uuid in self._refused)
+
     def close(self) -> None:
         """Let go of the driver."""
         if self._watch is not None:
@@ -144,6 +158,11 @@ class Cards:
         if over <= self.settings.slack_mb * MIB or found.shows_graphics:
             return None
         return f"{gpu.uuid}: {over // MIB} MiB of its memory are held by no process that we see"
+
+    @property
+    def has_lost(self) -> bool:
+        """Is a card gone?"""
+        return any(isinstance(found, str) for _, found in self.conditions())
 
     @property
     def _names(self) -> list[str]:

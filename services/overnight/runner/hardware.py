@@ -58,6 +58,11 @@ class DeviceLock:
         """What people see of it."""
         return self._path.stem
 
+    @property
+    def path(self) -> Path:
+        """The lock's file."""
+        return self._path
+
     def acquire(
         self,
         stop: Callable[[], bool],

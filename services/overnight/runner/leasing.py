@@ -27,8 +27,8 @@ class TurnLock(DeviceLock):
 
     kind = "turn lock"
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, "leasing")
+    def __init__(self, folder: Path, sid: str) -> None:
+        super().__init__(folder, f"turn-{sid}")
 
     @property
     def name(self) -> str:
@@ -54,7 +54,7 @@ class Leasing:
     """Of one worker."""
 
     folder: Path  #: the host's device locks
-    turn: TurnLock
+    turn: TurnLock | None  #: None: there is no choice, so that nobody stands in the way
     wanted: tuple[str, ...]  #: the ones that it may take, the preferred ones first
     needs: int  #: how many
     unfit: Callable[[str], str | None] = lambda device: None  #: why it can't be used now
@@ -69,7 +69,8 @@ class Leasing:
             SessionHeldError: *stop* said so before they were.
             InfrastructureError: the lock folder can't be used.
         """
-        self.turn.acquire(stop, on_wait, self.poll_seconds)
+        if self.turn is not None:
+            self.turn.acquire(stop, on_wait, self.poll_seconds)
         said: str | None = None
         try:
             while True:
@@ -87,7 +88,8 @@ class Leasing:
                 # Two sessions that try at once, and each gets a part, must not meet for ever.
                 time.sleep(self.poll_seconds * random.uniform(0.5, 1.5))  # noqa: S311
         finally:
-            self.turn.release()
+            if self.turn is not None:
+                self.turn.release()
 
     def _try(self) -> tuple[Lease | None, str]:
         taken: list[tuple[str, DeviceLock]] = []

@@ -48,7 +48,7 @@ class RunnerMetrics:
         )
         self.quarantined = Gauge(
             "overnight_device_quarantined",
-            "1 while the device is kept free of jobs: something of a dead sandbox lives on it.",
+            "1 while the device takes no jobs: it is lost, rests, or something lives on it.",
             registry=registry,
         )
         self.wall_seconds = Histogram(
@@ -95,3 +95,30 @@ class RunnerMetrics:
         if result.kill_latency_s is not None:
             self.kill_latency.observe(result.kill_latency_s)
         self.survivors.set(result.survivors)
+
+
+class DeviceMetrics:
+    """What a runner's GPUs are and how. Labelled by UUID: a closed set, the host's own."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.info = Gauge(
+            "overnight_device_info",
+            "1 for each GPU that this runner holds.",
+            ["uuid", "name", "driver"],
+            registry=registry,
+        )
+        self.healthy = Gauge(
+            "overnight_device_healthy",
+            "1 while NVML sees the GPU and answers for it; 0: it is lost.",
+            ["uuid"],
+            registry=registry,
+        )
+        self.memory = Gauge(
+            "overnight_device_memory_bytes", "Memory of the GPU.", ["uuid"], registry=registry
+        )
+        self.memory_used = Gauge(
+            "overnight_device_memory_used_bytes",
+            "Memory of the GPU in use, whoever uses it.",
+            ["uuid"],
+            registry=registry,
+        )

@@ -22,6 +22,7 @@ from overnight.jobqueue.flags import Flags
 from overnight.jobqueue.lease import Leases
 from overnight.jobqueue.stream import LedgerSender
 from overnight.runner.attempt import DISK, run_attempt
+from overnight.runner.cards import Cards
 from overnight.runner.durable import ClaimFile, Outbox
 from overnight.runner.holding import Ended, Holder
 from overnight.runner.inheritance import clear_work, inherit, report_lost, result_message
@@ -76,7 +77,8 @@ class Runner:
         life: Life,
         say_waiting: Callable[[str | None], None] = lambda why: None,
         *,
-        notice: Notice | None = None,
+        notices: tuple[Notice, ...] = (),
+        cards: Cards | None = None,
     ) -> None:
         self._bench = bench
         self._lines = lines
@@ -85,12 +87,16 @@ class Runner:
         self._say_waiting = say_waiting
         self._outbox = Outbox(bench.folder / "outbox")
         self._claim = ClaimFile(bench.folder / "claimed")
+        self._cards = cards or Cards()
+        notice, *beside = notices or (Notice(bench.folder / "device.quarantined"),)
         self._device = Quarantine(
             executor=bench.executor,
             sid=lines.sid,
             runner=bench.runner,
             device=bench.device,
-            notice=notice or Notice(bench.folder / "device.quarantined"),
+            notice=notice,
+            beside=tuple(beside),
+            trouble=self._cards.trouble,
             should_stop=life.should_stop,
             say_waiting=say_waiting,
             set_gauge=metrics.quarantined.set,
@@ -133,6 +139,7 @@ class Runner:
             result = self._hold_and_run(job)
         finally:
             self._metrics.end(result)
+        self._cards.ended(result)
         self._device.wait()  # no further job is taken before all of this one is gone
 
     def _lease(self, job: ExperimentJob) -> bool:
@@ -214,8 +221,9 @@ class Runner:
             else:
                 reach(Step.RUNNER_CLAIMED)
                 log.info("attempt_started", experiment_id=job.id, attempt=job.attempt)
+                self._cards.begin()
                 with self._life.patient(job.wall_seconds):
-                    result = run_attempt(self._bench, job, on_sandbox)
+                    result = self._cards.judge(run_attempt(self._bench, job, on_sandbox))
                 holder.detach()
                 if result.status is not Status.INFRA or result.reason != DISK:
                     return result

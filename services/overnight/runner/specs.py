@@ -9,9 +9,11 @@ from pathlib import Path
 
 import psutil
 
+from overnight.contracts.errors import SandboxUnavailableError
 from overnight.contracts.execution import Executor, Limits, SandboxSpec
 from overnight.contracts.experiment import ExperimentJob
 from overnight.contracts.loop import CommandSource, JsonSource
+from overnight.devices.granting import visible_env
 from overnight.ledger.files import SessionFiles
 from overnight.runner.frozen import frozen_paths
 
@@ -37,7 +39,15 @@ class Bench:
 
 
 def run_spec(bench: Bench, job: ExperimentJob, work: Path, snapshot: Path) -> SandboxSpec:
-    """Of the run itself."""
+    """Of the run itself.
+
+    Raises:
+        SandboxUnavailableError: it needs more devices than this runner holds.
+    """
+    if job.gpus > max(1, len(bench.devices)):
+        raise SandboxUnavailableError(
+            "runner", f"an experiment of {job.gpus} GPUs, this runner holds {len(bench.devices)}"
+        )
     log_path = bench.files.run_log(job.id, job.attempt)
     bench.files.make_folder(log_path.parent)
     passed = {name: bench.environ[name] for name in job.pass_env if name in bench.environ}
@@ -51,7 +61,7 @@ def run_spec(bench: Bench, job: ExperimentJob, work: Path, snapshot: Path) -> Sa
             "experiment": str(job.id),
         },
         command=job.run_cmd,
-        env={**passed, **job.env},
+        env={**passed, **job.env, **visible_env(bench.devices)},
         frozen=_frozen(job, snapshot),
         reads=tuple(Path(path) for path in job.reads),
         interpreter=Path(job.python) if job.python else None,

@@ -33,11 +33,9 @@ WRONG = {
     "pools: {default: {executor: docker}}, or --executor docker",
     "image: {build: env}": "loop.run.yaml:4: image: only a container has one: "
     "pools: {default: {executor: docker}}, or --executor docker",
-    "gpus: 8": "loop.run.yaml:4: gpus: 8 devices for one experiment need a container: "
-    "pools: {default: {executor: docker}}, or --executor docker",
     "gpus: true": "loop.run.yaml:4: gpus: must be a whole number, not true",
-    "gpus: 0": "loop.run.yaml:4: gpus: 0 is out of range: "
-    "input should be greater than or equal to 1",
+    "gpus: -1": "loop.run.yaml:4: gpus: -1 is out of range: "
+    "input should be greater than or equal to 0",
     DOCKER + "image: 7": "loop.run.yaml:5: image: must be an image's name, or {build: DIR}, not 7",
     DOCKER + "image: --privileged": "loop.run.yaml:5: image: must be an image's name, or "
     "{build: DIR}, not '--privileged'",

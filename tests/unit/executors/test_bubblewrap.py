@@ -67,6 +67,20 @@ def test_network_host_shares_the_network_and_shows_how_to_use_it() -> None:
     assert set(mine) - set(options(LAYOUT, FDS)) == {"/etc/resolv.conf"}
 
 
+def test_a_granted_gpu_s_device_files_lie_in_a_dev_that_is_read_only_after() -> None:
+    """Bound with --dev-bind, since a plain bind has nodev; not run on a GPU."""
+    nodes = ("/dev/nvidiactl", "/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap66")
+    text = " ".join(options(replace(LAYOUT, nodes=nodes), FDS))
+
+    assert (
+        "--dev /dev --dev-bind-try /dev/nvidiactl /dev/nvidiactl "
+        "--dev-bind-try /dev/nvidia1 /dev/nvidia1 --perms 0755 --dir /dev/nvidia-caps "
+        "--dev-bind-try /dev/nvidia-caps/nvidia-cap66 /dev/nvidia-caps/nvidia-cap66" in text
+    )
+    assert text.index("nvidia-cap66") < text.index("--remount-ro /dev")
+    assert "nvidia" not in " ".join(options(LAYOUT, FDS))
+
+
 def test_the_second_timer_starts_before_the_user_changes() -> None:
     assert chain(LAYOUT, TOOLS, "t", ("python", "x")) == (
         "/bin/sh", "-c", GATE, "overnight-t", "/usr/bin/timeout", "/usr/bin/setpriv",

@@ -19,8 +19,9 @@ CARDS = ("GPU-0", "GPU-1", "GPU-2", "GPU-3")
 
 def leasing(tmp_path: Path, needs: int, wanted: tuple[str, ...] = CARDS, **more: object) -> Leasing:
     session = str(more.pop("session", "session"))
+    locks = tmp_path / "locks"
     return Leasing(
-        folder=tmp_path / "locks", turn=TurnLock(tmp_path / session), wanted=wanted, needs=needs,
+        folder=locks, turn=TurnLock(locks, session), wanted=wanted, needs=needs,
         poll_seconds=0.02, **more,  # type: ignore[arg-type]
     )  # fmt: skip
 
@@ -120,9 +121,9 @@ def test_two_sessions_that_want_the_same_cards_both_get_them_in_the_end(tmp_path
 def test_the_kernel_frees_what_a_killed_worker_held(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path\n"
-        "from overnight.runner.leasing import Leasing, TurnLock\n"
+        "from overnight.runner.leasing import Leasing\n"
         "root = Path(sys.argv[1])\n"
-        "Leasing(folder=root / 'locks', turn=TurnLock(root / 's'), wanted=('GPU-0', 'GPU-1'),\n"
+        "Leasing(folder=root / 'locks', turn=None, wanted=('GPU-0', 'GPU-1'),\n"
         "        needs=2).acquire(lambda: False)\n"
         "print('held', flush=True); time.sleep(60)\n"
     )
