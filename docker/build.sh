@@ -63,4 +63,6 @@ if [ "$which" != services ]; then
 fi
 failed=0
 for child in "${children[@]}"; do wait "$child" || failed=3; done
+# What the new one replaced; a sandbox may stand in a result, so those stay.
+docker image prune -f --filter "label=org.opencontainers.image.title=overnight services" >/dev/null || true
 exit "$failed"

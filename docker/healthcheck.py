@@ -25,22 +25,26 @@ def port_of(command: bytes, environ: Mapping[str, str]) -> int | None:
     return None
 
 
-def main() -> int:
-    """Asks the first process's service; under an init that process names it too."""
-    port = port_of(Path("/proc/1/cmdline").read_bytes(), os.environ)
-    if port is None:
-        return 0
+def problem_at(port: int) -> str | None:
+    """What is wrong with the endpoint at *port* of this host; None: it answers."""
     connection = HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS)
     try:
         connection.request("GET", "/metrics")
         status = connection.getresponse().status
     except (OSError, HTTPException) as error:
-        print(f"nothing at port {port}: {error}")
-        return 1
+        return f"no metrics at port {port}: {error or type(error).__name__}"
     finally:
         connection.close()
-    print(f"port {port}: {status}")
-    return 0 if status == 200 else 1
+    return None if status == 200 else f"port {port} answers {status}"
+
+
+def main() -> int:
+    """Asks the first process's service; under an init that process names it too."""
+    port = port_of(Path("/proc/1/cmdline").read_bytes(), os.environ)
+    problem = None if port is None else problem_at(port)
+    if problem:
+        print(problem)
+    return 1 if problem else 0
 
 
 if __name__ == "__main__":
