@@ -168,6 +168,21 @@ def die_with_parent(lifeline_fd: int | None, on_lost: Callable[[], None] | None 
     Thread(target=watch, name="lifeline", daemon=True).start()
 
 
+def end_with_parent(life: Lifeline, lifeline_fd: int | None) -> None:
+    """As `die_with_parent`, for a service that has to tidy up first: it is asked to end."""
+    if lifeline_fd is None:
+        return
+    if sys.platform == "linux":  # what starts it has tied it to its life
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, 0)
+
+    def watch() -> None:
+        while os.read(lifeline_fd, 1):
+            pass
+        life.ending.set()
+
+    Thread(target=watch, name="lifeline", daemon=True).start()
+
+
 def say_ready(ready_fd: int | None, **details: object) -> None:
     """Tell the supervisor, once, that this service works; *details* go into stack.json."""
     if ready_fd is None:

@@ -17,7 +17,7 @@ from overnight.sessions.limits import Estimate
 class Ready:
     """All services work."""
 
-    isolation: str | None  #: "namespaces" or "none"
+    isolation: str | None  #: "container", "namespaces" or "none"
     network: str
     endpoints: Mapping[str, str]
     seconds: float  #: since they were started
@@ -25,7 +25,7 @@ class Ready:
     @property
     def sandbox(self) -> str:
         """One honest phrase on what separates candidates from the host."""
-        if self.isolation != "namespaces":
+        if self.isolation == "none":
             return "isolation: none (this host gives no namespaces; limits and kill only)"
         network = "no network" if self.network == "none" else "network: open"
         return f"sandbox: namespaces, {network}"

@@ -101,7 +101,7 @@ def _serve_many(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
     settings = load_settings(SupervisorSettings, environ)
     files = SessionFiles(options.dir)
     identity = read_identity(files)
-    common = ("--dir", str(files.root), "--redis", options.redis, "--pool", options.pool,
+    common: tuple[str, ...] = ("--dir", str(files.root), "--redis", options.redis, "--pool", options.pool,
               "--executor", options.executor)  # fmt: skip
     if options.spawner is not None:
         common = (*common, "--spawner", str(options.spawner))

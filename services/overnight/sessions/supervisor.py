@@ -31,7 +31,9 @@ from overnight.faultpoints import Step, reach
 from overnight.ledger.fold import RunState, SessionState
 from overnight.ledger.reader import LedgerTail
 from overnight.plugins import EXECUTORS, load
+from overnight.sessions.asking import Asking
 from overnight.sessions.opening import Opened
+from overnight.sessions.services import needs_spawner, runner_words, spawner_words
 from overnight.sessions.stack import (
     Stack,
     ask,
@@ -60,32 +62,6 @@ class Watcher:
     on_tick: Callable[[SessionState], None] = lambda state: None
 
 
-class Asking:
-    """A wish, asked for in a thread until it is answered: the tree is tended meanwhile."""
-
-    def __init__(self, wish: Callable[[], object]) -> None:
-        self._wish = wish
-        self._error: OvernightError | None = None
-        self._thread = Thread(target=self._ask, daemon=True)
-        self._thread.start()
-
-    @property
-    def done(self) -> bool:
-        """Is it answered?"""
-        return not self._thread.is_alive()
-
-    def check(self) -> None:
-        """Raises what it was refused for."""
-        if self._error is not None:
-            raise self._error
-
-    def _ask(self) -> None:
-        try:
-            self._wish()
-        except OvernightError as error:
-            self._error = error
-
-
 class Supervisor:
     """Runs one opened session until its run is over. `run` must be called from the main thread."""
 
@@ -109,6 +85,7 @@ class Supervisor:
         self._unwritten = False  #: what stands in stack.json is older than what is known
         self._stack: Stack | None = None
         self._start_seq = opened.state.seq
+        self._contained = needs_spawner(opened.config.pools["default"].executor)
 
     def run(self) -> SessionClosed | None:
         """Start all, watch all, end all. The closing row, None when it was killed.
@@ -157,10 +134,9 @@ class Supervisor:
         if self._opened.resumed and closed and not self._resume(url):
             return False
         self._add("orchestrator", ("orchestrator", *common), lifeline)
-        pool = self._opened.config.pools["default"]
-        for index in range(self._opened.opening.runners):
-            slot = ("--slot", f"r{index}", "--device", f"cpu:{index}", "--executor", pool.executor)
-            self._add(f"r{index}", ("runner", *common, *slot), lifeline)
+        spawner = self._prepare_spawner(lifeline) if self._contained else None
+        for name, words in runner_words(self._opened, common, spawner):
+            self._add(name, words, lifeline)
         for child in self._children.values():
             if child.process is None:
                 child.start()
@@ -196,18 +172,29 @@ class Supervisor:
 
     def _prepare_redis(self, lifeline: int) -> str:
         """A private server on a unix socket in a short folder: a socket's path has 108 bytes."""
-        self._socket_dir = fresh_socket_folder(self._sockets, self._opened.sid)
-        self._socket_lock = hold_socket_folder(self._socket_dir)
-        socket = self._socket_dir / "redis.sock"
+        folder = self._socket_folder()
+        socket = folder / "redis.sock"
         argv = (
             str(self._redis.binary), "--port", "0", "--unixsocket", str(socket),
             "--unixsocketperm", "600", "--save", "", "--appendonly", "no",
-            "--maxmemory-policy", "noeviction", "--dir", str(self._socket_dir),
+            "--maxmemory-policy", "noeviction", "--dir", str(folder),
         )  # fmt: skip
         reach(Step.SUPERVISOR_REDIS)
         spec = ChildSpec(name="redis", argv=argv, service=False)
         self._children["redis"] = self._child(spec, lifeline)
         return f"unix://{socket}?db=0"
+
+    def _prepare_spawner(self, lifeline: int) -> Path:
+        """The only one of the tree that reaches the container engine."""
+        socket = self._socket_folder() / "spawner.sock"
+        self._add("spawner", spawner_words(self._opened, socket), lifeline)
+        return socket
+
+    def _socket_folder(self) -> Path:
+        if self._socket_dir is None:
+            self._socket_dir = fresh_socket_folder(self._sockets, self._opened.sid)
+            self._socket_lock = hold_socket_folder(self._socket_dir)
+        return self._socket_dir
 
     # -- watching -------------------------------------------------------------------------------
 
@@ -356,7 +343,7 @@ class Supervisor:
         """SIGTERM, what depends first; SIGKILL after the grace, at once when interrupted twice."""
         reach(Step.SUPERVISOR_ENDING)
         grace = 0.0 if self._interrupts > 1 else GRACE_SECONDS
-        last: list[str] = [n for n in ("recorder", "redis") if n in self._children]
+        last: list[str] = [n for n in ("spawner", "recorder", "redis") if n in self._children]
         for names in ([n for n in self._children if n not in last], last):
             for name in names:
                 self._children[name].signal(signal.SIGTERM if grace else signal.SIGKILL)
@@ -375,6 +362,8 @@ class Supervisor:
 
     def _sweep(self) -> None:
         """End what dead runners of this session left on this host; each runner looks, too."""
+        if self._contained:
+            return  # the spawner does, when it starts and when it ends
         try:
             executor = load(EXECUTORS, self._opened.config.pools["default"].executor)({})
             swept = executor.reconcile({"sid": self._opened.sid})

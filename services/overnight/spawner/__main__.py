@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from threading import Thread
 
 from overnight import lifeline
 from overnight.configuration import (
@@ -48,8 +46,7 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
     environ = process_environ()
     settings = load_settings(SpawnerSettings, environ)
     life.watch(settings.hang_seconds)
-    if options.lifeline_fd is not None:
-        Thread(target=_follow, args=(options.lifeline_fd, life), daemon=True).start()
+    lifeline.end_with_parent(life, options.lifeline_fd)
     address = engine_address(environ)
     patience = lifeline.Patience(life, options.ready_fd)
     yard = Yard(options.root.absolute(), partial(Engine, address), settings, options.cgroups)
@@ -67,12 +64,6 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
 def _opened(yard: Yard) -> bool:
     yard.open()
     return True
-
-
-def _follow(descriptor: int, life: lifeline.Lifeline) -> None:
-    while os.read(descriptor, 1):
-        pass
-    life.ending.set()
 
 
 def _users(text: str) -> frozenset[int]:
