@@ -28,7 +28,7 @@ class Ready:
         if self.isolation == "none":
             return "isolation: none (this host gives no namespaces; limits and kill only)"
         network = "no network" if self.network == "none" else "network: open"
-        return f"sandbox: namespaces, {network}"
+        return f"sandbox: {self.isolation}, {network}"
 
 
 def _sandbox_line(ready: Ready) -> tuple[str, ...]:

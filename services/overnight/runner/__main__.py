@@ -101,10 +101,9 @@ def _serve_many(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
     settings = load_settings(SupervisorSettings, environ)
     files = SessionFiles(options.dir)
     identity = read_identity(files)
-    common: tuple[str, ...] = ("--dir", str(files.root), "--redis", options.redis, "--pool", options.pool,
-              "--executor", options.executor)  # fmt: skip
-    if options.spawner is not None:
-        common = (*common, "--spawner", str(options.spawner))
+    ask = ("--spawner", str(options.spawner)) if options.spawner is not None else ()
+    common = ("--dir", str(files.root), "--redis", options.redis, "--pool", options.pool,
+              "--executor", options.executor, *ask)  # fmt: skip
     try:
         groups = groups_of(options.gpus, options.workers, gpus_each(files), take_inventory)
     except UsageError as error:
