@@ -63,6 +63,7 @@ HARMLESS = {
     "jobqueue.rqworker.RqWorker.announce": "expires by itself",
     "jobqueue.rqworker.RqWorker.let_go": "rq's list of taken jobs counts for nothing",
     "executors.lifeguard.Lifeguard._start": "holds nothing before a sandbox is launched",
+    "executors.profiles.register": "one rename of a file named by its digest; the next run does it",
     "snapshots.git.Git._start": "git's own writes are renamed into place",
     "snapshots.root._write_ignore": "written again with the next run",
     "sessions.bindings.write_bindings": "a verb's one file, renamed into place",

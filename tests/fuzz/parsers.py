@@ -6,6 +6,7 @@ EXEMPT with the reason why not; test_registry.py sees to it.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Callable
@@ -35,8 +36,9 @@ from overnight.contracts.errors import (
 )
 from overnight.contracts.experiment import ExperimentJob
 from overnight.contracts.loop import Constraint, JsonSource, RegexSource
+from overnight.contracts.spawning import Profile
 from overnight.contracts.status import ControlAction, RowKind
-from overnight.executors import records
+from overnight.executors import profiles, records
 from overnight.jobqueue import keys
 from overnight.jobqueue.jobs import Parked
 from overnight.jobqueue.rqjob import FUNCTION, ExperimentRqJob
@@ -266,6 +268,14 @@ def _wire(cls: type[wire.Wire], *good: wire.Wire) -> Parser:
     )
 
 
+def _profile(data: bytes) -> object:
+    """Any bytes, registered under their own digest."""
+    with tempfile.TemporaryDirectory() as folder:
+        digest = hashlib.sha256(data).hexdigest()
+        Path(folder, f"{digest}.json").write_bytes(data)
+        return profiles.read_profile(Path(folder), digest)
+
+
 MESSAGE = rows.LedgerMessage(key="control:1", kind=RowKind.CONTROL, body=wire.dump(CONTROL))
 ENCODED = {
     "job": wire.encode(JOB).encode(),
@@ -301,6 +311,9 @@ PARSERS: dict[str, Parser] = {
     "wire message": _wire(rows.LedgerMessage, MESSAGE),
     "wire ack": _wire(rows.Ack, rows.Ack(seq=3)),
     "wire parked": _wire(Parked),
+    "profile": Parser(_profile, (InfrastructureError,),
+                      (wire.encode(Profile(command=("true",))).encode(),),
+                      ("executors.profiles.read_profile",)),
     "ledger line": Parser(_line, (chain.BrokenRowError, LedgerError), (LEDGER.split(b"\n")[0],)),
     "ledger": Parser(_with_ledger(lambda files: LedgerTail(files.ledger).poll()), (LedgerError,),
                      (LEDGER,)),

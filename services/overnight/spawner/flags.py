@@ -1,6 +1,6 @@
-"""Everything that a container is made with. Pure: nothing here comes from a request but numbers,
+"""Everything that a container is made with. Pure.
 
-granted devices and what a registered profile says.
+Nothing here comes from a request but numbers and granted devices, the rest from a profile.
 """
 
 from __future__ import annotations

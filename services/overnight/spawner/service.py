@@ -114,8 +114,6 @@ class Door:
     def _serve(self, line: socket.socket) -> None:
         try:
             Visit(line, self._yard, self._image).serve()
-        except Exception:
-            log.exception("line_broke")
         finally:
             line.close()
             with self._lock:
