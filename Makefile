@@ -9,7 +9,7 @@ TEST_JOBS ?= 3
 # PyTorch's public index of CPU builds, tried on machines without a GPU; may be out of reach.
 TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
 
-.PHONY: demo test setup lint images lock preflight clean
+.PHONY: demo test setup lint images lock preflight clean containers airgapped
 .DEFAULT_GOAL := demo
 
 demo: setup  ## the whole system on the bundled track, live
@@ -36,6 +36,12 @@ lint: setup
 
 images: setup  ## the pictures in docs/images, from a real session
 	@$(BIN)/python -m benchmarks.images
+
+containers:  ## overnight-sandbox:cpu and overnight-services, from public base images
+	@bash docker/build.sh
+
+airgapped:  ## the base images from Debian's packages, where no registry is in reach; then make containers
+	@bash docker/airgapped/build.sh
 
 lock:  ## resolve what CI and the images install again, with hashes; needs pip-tools in $(VENV)
 	@for lock in 'ci/requirements.txt --extra dev --extra docker pyproject.toml ci/requirements.in' \

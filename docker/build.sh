@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Builds the images, both at once: overnight-sandbox:cpu (or :cuda) and overnight-services:latest.
-# usage: build.sh [cpu|cuda] [services|sandbox]   (default: cpu, both)
+# usage: build.sh [cpu|cuda] [services|sandbox] [--no-cache]   (default: cpu, both, what is built stays)
 # Base images come from the registry that the engine uses, or from docker/airgapped/build.sh before.
 # A torch wheel that this machine's pip finds without an index goes before PyTorch's public one.
 set -euo pipefail
-device=cpu which=both
+device=cpu which=both options=()
 for word in "$@"; do
     case $word in
         cpu | cuda) device=$word ;;
         services | sandbox) which=$word ;;
-        *) echo "usage: build.sh [cpu|cuda] [services|sandbox]" >&2; exit 2 ;;
+        --no-cache) options=(--no-cache) ;;
+        *) echo "usage: build.sh [cpu|cuda] [services|sandbox] [--no-cache]" >&2; exit 2 ;;
     esac
 done
 cd "$(dirname "$0")/.."
@@ -23,7 +24,7 @@ export DOCKER_BUILDKIT=1
 build() { # image, file, options
     local image=$1 file=$2
     shift 2
-    if ! docker build -t "$image" -f "docker/$file" "$@" . >"$work/${image%%:*}.log" 2>&1; then
+    if ! docker build -t "$image" -f "docker/$file" "${options[@]}" "$@" . >"$work/${image%%:*}.log" 2>&1; then
         tail -30 "$work/${image%%:*}.log" >&2
         echo "build: $image was not built (no registry within reach? docker/airgapped/build.sh makes the bases)" >&2
         return 3
