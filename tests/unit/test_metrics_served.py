@@ -21,6 +21,8 @@ from overnight.orchestrator.metrics import OrchestratorCollector
 from overnight.orchestrator.policy import decide
 from overnight.recorder.metrics import RecorderMetrics
 from overnight.runner.metrics import RunnerMetrics
+from overnight.spawner.container import Tally
+from overnight.spawner.metrics import YardCollector
 from tests.unit.ledger.history_of import SID, opening, result
 from tests.unit.orchestrator.world import MemoryWriter
 
@@ -97,6 +99,26 @@ def _scrape(writer: _Writer, folder: Path, tag: str = "mar5") -> dict[str, list[
     }
 
 
+class _Yard:
+    """As much of a spawner's yard as its exports look at."""
+
+    living = orphaned = 0
+    tally = Tally()
+
+
+def _spawner() -> list[Metric]:
+    """Of the spawner, which belongs to no session."""
+    registry = CollectorRegistry()
+    registry.register(YardCollector(_Yard()))  # type: ignore[arg-type]
+    endpoint = telemetry.serve_metrics(registry)
+    assert endpoint is not None
+    try:
+        with urllib.request.urlopen(endpoint.url, timeout=10) as answer:
+            return list(text_string_to_metric_families(answer.read().decode()))
+    finally:
+        endpoint.close()
+
+
 def _documented() -> dict[str, tuple[str, frozenset[str], str]]:
     """Name -> (type, labels, from)."""
     rows = (line.split("|") for line in PAGE.read_text().splitlines() if "| `overnight_" in line)
@@ -118,7 +140,7 @@ def _told(family: Metric) -> str:
 
 def test_what_is_served_and_what_is_documented_are_the_same(tmp_path: Path) -> None:
     served: dict[str, tuple[str, frozenset[str], list[str]]] = {}
-    for service, families in _scrape(_story(), tmp_path).items():
+    for service, families in (_scrape(_story(), tmp_path) | {"spawner": _spawner()}).items():
         for family in families:
             labels = frozenset(k for s in family.samples for k in s.labels) - EVERYWHERE
             kind = "info" if family.name.endswith("_info") else family.type
@@ -126,7 +148,7 @@ def test_what_is_served_and_what_is_documented_are_the_same(tmp_path: Path) -> N
             services = [*(served[name][2] if name in served else []), service]
             served[name] = (kind, labels, services)
     told = {
-        name: (kind, labels, "all" if len(services) == 3 else ", ".join(services))
+        name: (kind, labels, "all" if len(services) == 4 else ", ".join(services))
         for name, (kind, labels, services) in served.items()
     }
 

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from overnight import lifeline
+from prometheus_client import CollectorRegistry
+
+from overnight import lifeline, telemetry
 from overnight.configuration import (
     SpawnerSettings,
     engine_address,
@@ -17,6 +19,7 @@ from overnight.configuration import (
 )
 from overnight.contracts.errors import ConfigError
 from overnight.spawner.engine import Engine
+from overnight.spawner.metrics import YardCollector
 from overnight.spawner.service import Door
 from overnight.spawner.yard import Yard
 
@@ -54,7 +57,10 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
         return 0
     try:
         door = Door(options.socket, yard, _users(settings.clients), settings.image)
-        lifeline.say_ready(options.ready_fd)
+        registry = CollectorRegistry()
+        registry.register(YardCollector(yard))
+        endpoint = telemetry.serve_metrics(registry, settings.metrics_port, settings.metrics_host)
+        lifeline.say_ready(options.ready_fd, metrics=endpoint.url if endpoint else None)
         door.serve(life.should_stop)
     finally:
         yard.close()

@@ -35,6 +35,16 @@ MAX_MOUNTS = 2000
 EMPTY_SECONDS = 10.0  #: for the kernel to end what was killed
 
 
+@dataclass
+class Tally:
+    """Since this process began. A number may be off by one while two threads add to it."""
+
+    created: int = 0
+    removed: int = 0
+    refused: int = 0
+    engine_up: int = 1
+
+
 @dataclass(frozen=True, kw_only=True)
 class Order:
     """What was asked for, checked."""
@@ -52,7 +62,15 @@ class Order:
 class Container:
     """Used by one thread: its connection's."""
 
-    def __init__(self, engine: Engine, order: Order, place: Place, slot: records.UserSlot | None):
+    def __init__(
+        self,
+        engine: Engine,
+        order: Order,
+        place: Place,
+        slot: records.UserSlot | None,
+        tally: Tally,
+    ) -> None:
+        self._tally = tally
         self._engine = engine
         self._order = order
         self._place = place
@@ -99,6 +117,7 @@ class Container:
             self._line = Line(self._place.scratch / "line")
         plan = self._plan(files, self._line)
         self._id = self._engine.create(container(plan))
+        self._tally.created += 1
         try:
             self._pid = self._engine.start(self._id)
             self._adopt()
@@ -283,6 +302,7 @@ class Container:
         except SandboxUnavailableError as error:
             log.error("container_not_removed", container=self._id, reason=error.reason)
             return False
+        self._tally.removed += 1
         if self._line is not None:
             self._line.close()
             self._line = None

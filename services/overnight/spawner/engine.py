@@ -25,6 +25,10 @@ FIXES = {
 }
 
 
+class EngineDownError(SandboxUnavailableError):
+    """Nobody answers at its socket."""
+
+
 @dataclass(frozen=True)
 class Image:
     """One that is there."""
@@ -128,7 +132,8 @@ class Engine:
         try:
             yield
         except (APIError, DockerException, requests.RequestException, OSError) as error:
-            raise SandboxUnavailableError(NAME, self._why(what, error)) from error
+            kind = SandboxUnavailableError if isinstance(error, APIError) else EngineDownError
+            raise kind(NAME, self._why(what, error)) from error
 
     def _why(self, what: str, error: Exception) -> str:
         if not isinstance(error, APIError):

@@ -75,7 +75,6 @@ def _host(plan: Plan, more_env: Mapping[str, str]) -> dict[str, Any]:
         "PidsLimit": bounds.pids + OWN_PROCESSES,
         "Memory": bounds.memory_bytes or 0,
         "MemorySwap": bounds.memory_bytes or 0,
-        "ShmSize": bounds.tmp_bytes,
         "Tmpfs": _temporary(plan),
         "Mounts": list(_mounts(plan)),
         "Ulimits": [
@@ -93,9 +92,20 @@ def _host(plan: Plan, more_env: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _temporary(plan: Plan) -> dict[str, str]:
-    """Triton and Inductor load what they compiled from here, so it is not noexec."""
-    options = f"rw,exec,nosuid,nodev,size={plan.bounds.tmp_bytes},mode=1777"
-    places = {"/tmp": options, gate.HOME: options}  # noqa: S108 - in the sandbox
+    """Bounded in bytes and in files: both are the kernel's memory.
+
+    Triton and Inductor load what they compiled from /tmp, so it is not noexec.
+    """
+    bounds = plan.bounds
+    size = f"nosuid,nodev,size={bounds.tmp_bytes},mode=1777"
+    if bounds.disk_files is not None:
+        size += f",nr_inodes={bounds.disk_files}"
+    options = f"rw,exec,{size}"
+    places = {
+        "/tmp": options,  # noqa: S108 - in the sandbox
+        gate.HOME: options,
+        "/dev/shm": f"rw,noexec,{size}",  # noqa: S108
+    }
     for name, _ in plan.profile.at_home:
         # What is made for a mount point is root's; a candidate writes beside it all the same.
         for above in _above(name):

@@ -44,7 +44,7 @@ from overnight.contracts.spawning import (
 from overnight.contracts.wire import Wire
 from overnight.executors import frames
 from overnight.spawner.container import Container
-from overnight.spawner.engine import Engine
+from overnight.spawner.engine import Engine, EngineDownError
 from overnight.spawner.yard import Yard
 
 log = structlog.get_logger()
@@ -166,6 +166,8 @@ class Visit:
         try:
             answer, given = self._do(_request(value), came)
         except SandboxUnavailableError as error:
+            self._yard.tally.refused += 1
+            self._yard.tally.engine_up = int(not isinstance(error, EngineDownError))
             answer, given = Refused(refused=error.reason[:2000]), ()
         except (WireError, VersionError) as error:
             answer, given = Refused(refused=str(error)[:2000]), ()
@@ -192,6 +194,7 @@ class Visit:
             if self._container is not None:
                 raise SandboxUnavailableError(NAME, "a connection has one sandbox")
             self._name, self._container = self._yard.make(self._client(), request)
+            self._yard.tally.engine_up = 1
             self._labels = request.labels
             return Done(), ()
         if self._container is None:

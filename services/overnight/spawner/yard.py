@@ -22,7 +22,7 @@ from overnight.executors import binds, profiles, records
 from overnight.executors.bubblewrap import is_below
 from overnight.executors.container_seccomp import profile_text
 from overnight.executors.tree import Place, remove_tree
-from overnight.spawner.container import Container, Order
+from overnight.spawner.container import Container, Order, Tally
 from overnight.spawner.engine import Engine
 
 log = structlog.get_logger()
@@ -59,12 +59,25 @@ class Yard:
         self._orphans: dict[str, Orphan] = {}
         self._starts: deque[float] = deque()
         self._hold: int | None = None
+        self.tally = Tally()
         self.id = ""
 
     @property
     def profiles(self) -> Path:
         """Where what may run is registered."""
         return self.root / "profiles"
+
+    @property
+    def living(self) -> int:
+        """Sandboxes that a runner holds."""
+        with self._lock:
+            return len(self._living)
+
+    @property
+    def orphaned(self) -> int:
+        """Sandboxes of dead runners."""
+        with self._lock:
+            return len(self._orphans)
 
     def open(self) -> None:
         """Make its folders, be the only one, and take over what a dead spawner left.
@@ -127,7 +140,7 @@ class Yard:
             bounds=request.limits, devices=request.devices, labels=labels, image=image,
             seccomp=profile_text(), closed=self.root / "closed", cgroup_root=self._cgroups,
         )  # fmt: skip
-        return name, Container(engine, order, place, slot)
+        return name, Container(engine, order, place, slot, self.tally)
 
     def forget(self, name: str) -> None:
         """It is gone, with all its traces."""
@@ -228,6 +241,7 @@ class Yard:
             engine = self.connect()
             try:
                 engine.remove(container)
+                self.tally.removed += 1
             finally:
                 engine.close()
             if name:
