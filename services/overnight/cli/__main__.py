@@ -19,9 +19,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit code: 0 ok, 1 a result is bad, 2 usage or config, 3 infrastructure."""
     words = list(sys.argv[1:] if argv is None else argv)
     output.prepare()
-    if words and words[0] in services.NAMES:
-        return services.run(words[0], words[1:])
     try:
+        if words and words[0] in services.NAMES:
+            return services.run(words[0], words[1:])
         return _call(words)
     except OvernightError as error:
         output.fail(places.as_called(places.as_meant(str(error), words, Path.cwd())))

@@ -36,6 +36,7 @@ VERBS = (
     readiness.prepare,
     once.once,
     session.run,
+    session.open_,
     session.status,
     session.watch,
     experiment.results,
@@ -74,7 +75,7 @@ def build() -> typer.Typer:
     )
     app.callback(help=HELP)(_main)
     for verb in VERBS:
-        app.command()(verb)
+        app.command(verb.__name__.rstrip("_"))(verb)
     app.add_typer(truth.ledger, name="ledger")
     app.add_typer(deadletter.deadletter, name="deadletter")
     app.add_typer(bench.bench, name="bench")

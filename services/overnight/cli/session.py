@@ -59,6 +59,7 @@ def open_(
     budget: options.Budget = None,
     gate: options.Gate = None,
     seed: options.Seed = None,
+    executor: options.Executor = None,
     as_json: AsJson = False,
 ) -> None:
     """Open or resume a session for services that are started one by one, as in containers."""

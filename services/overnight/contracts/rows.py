@@ -117,6 +117,8 @@ class Opening(Wire):
     python: str  #: interpreter that candidates see; "" is the image's own
     image: Annotated[str, Field(max_length=300)] | None = None  #: what candidates run in
     runners: Annotated[int, Field(ge=1)]
+    #: The newest row when it was written, where the run was over or paused: it is to go on then.
+    resumes: Annotated[int, Field(ge=1)] | None = None
 
 
 class Proposed(Wire):

@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -39,7 +39,7 @@ from overnight.jobqueue.stream import LedgerSender
 from overnight.ledger.disk import free_gb, freeable
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.identity import read_identity
-from overnight.ledger.lock import hold
+from overnight.ledger.lock import SERVICES, hold, hold_session
 from overnight.ledger.program import kept_program
 from overnight.ledger.reader import LedgerTail
 from overnight.orchestrator.jobs import Launch, links_into
@@ -58,6 +58,7 @@ log = structlog.get_logger()
 
 PENDING_SECONDS = 0.005  #: between two looks while an answer is under way
 IDLE_SECONDS = 0.05  #: between two looks at the ledger otherwise
+RESUME_SECONDS = 10.0  #: to wait for a recorder, before it is said who is waited for
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -86,11 +87,28 @@ def read_opening(files: SessionFiles) -> Opening:
         raise LedgerError(f"{files.opening}: {error}; start it with `overnight run`") from error
 
 
-def _lock(files: SessionFiles) -> int:
-    return hold(
+def _locks(files: SessionFiles, alone: bool) -> tuple[int, ...]:
+    """alone: no supervisor holds the session for us."""
+    own = hold(
         files.orchestrator_lock,
         lambda pid: f"another orchestrator (pid {pid}) runs for this session",
     )
+    return (own, hold_session(files, SERVICES)) if alone else (own,)
+
+
+def _resume(opening: Opening, sender: LedgerSender, stop: Callable[[], bool]) -> None:
+    """The run goes on that was over when it was opened. By a key that says when, so that a start
+    after a fault asks for nothing anew: who stopped it since meant it.
+
+    Raises:
+        InfrastructureError: no recorder answered yet.
+    """
+    control = Control(action=ControlAction.RESUME, by="open", why="")
+    key = f"control:resume:{opening.resumes}"
+    message = LedgerMessage(key=key, kind=RowKind.CONTROL, body=wire.dump(control))
+    ack = sender.send_until_acked(message, stop=stop, deadline_seconds=RESUME_SECONDS)
+    if ack.refused:
+        log.info("not_resumed", reason=ack.reason)  # somebody else was first
 
 
 def _build(
@@ -182,12 +200,12 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
     settings = load_settings(OrchestratorSettings, process_environ())
     life.watch(settings.hang_seconds)
     files = SessionFiles(options.dir)
-    lock = _lock(files)
+    locks = _locks(files, alone=options.lifeline_fd is None)
     try:
         reach(Step.ORCHESTRATOR_STARTED)
         patience = lifeline.Patience(life, options.ready_fd)
         orchestrator = patience.until_done(partial(_build, options, files, settings))
-        if orchestrator is None:
+        if orchestrator is None or not _is_open(options, files, life, patience):
             return 0
         lifeline.say_ready(options.ready_fd, metrics=_metrics(files, settings, orchestrator))
         while not life.should_stop():
@@ -207,7 +225,8 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
                 life.ending.wait(PENDING_SECONDS if pending else IDLE_SECONDS)
         return 0
     finally:
-        os.close(lock)
+        for lock in locks:
+            os.close(lock)
 
 
 if __name__ == "__main__":

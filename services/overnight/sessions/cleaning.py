@@ -19,8 +19,8 @@ from overnight.ledger.disk import (
     leftovers,
 )
 from overnight.ledger.files import SessionFiles
+from overnight.ledger.lock import hold_session
 from overnight.sessions.locate import Found, read_state
-from overnight.sessions.opening import lock_session
 
 _MARKER = b"\n[... cut by `overnight clean` ...]\n"
 
@@ -95,7 +95,7 @@ def clean(found: Found, *, dry_run: bool, everything: bool = False) -> Cleaned:
 def _alone(files: SessionFiles) -> Iterator[bool]:
     """Holds the session's lock where that is free; is somebody else at work?"""
     try:
-        lock = lock_session(files)
+        lock = hold_session(files)
     except SessionHeldError:
         yield True
         return

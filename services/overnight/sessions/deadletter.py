@@ -21,7 +21,7 @@ from overnight.ledger.files import WHY
 from overnight.ledger.fold import ExperimentState
 from overnight.orchestrator.planning import last_fault
 from overnight.sessions.locate import Found, read_state
-from overnight.sessions.stack import Stack, read_stack, require_stack, tell
+from overnight.sessions.stack import Stack, in_reach, read_stack, require_stack, tell
 
 if TYPE_CHECKING:
     from overnight.jobqueue.deadjobs import DeadJob, DeadJobs
@@ -58,7 +58,7 @@ def letters(found: Found) -> list[Letter]:
     experiments = read_state(found.files).experiments.values()
     listed = [_experiment(e) for e in experiments if e.in_dead_letter]
     stack = read_stack(found.files)
-    if stack is not None:
+    if stack is not None and in_reach(stack):
         listed += [_job(entry) for entry in _jobs(found, stack).all()]
     return listed + [_result(path) for path in found.files.refused_results()]
 

@@ -101,6 +101,8 @@ def down(found: Found, timeout_seconds: float) -> bool:
     stack = read_stack(found.files)
     if stack is None:
         return False
+    if stack.pid == 0:
+        raise InfrastructureError("this session runs as services: end them by docker compose down")
     deadline = time.monotonic() + timeout_seconds
     try:
         ask(stack.redis_url, found.sid, ControlAction.STOP, why="down", by="cli")

@@ -22,15 +22,20 @@ from overnight.configuration import (
     track_digest,
 )
 from overnight.contracts import wire
-from overnight.contracts.errors import InfrastructureError, LedgerError, UsageError
+from overnight.contracts.errors import (
+    InfrastructureError,
+    LedgerError,
+    SessionHeldError,
+    UsageError,
+)
 from overnight.contracts.loop import LoopConfig
 from overnight.contracts.rows import Opening, SessionOpened
 from overnight.faultpoints import Step, reach
 from overnight.ledger.files import SessionFiles
-from overnight.ledger.fold import SessionState
+from overnight.ledger.fold import RunState, SessionState
 from overnight.ledger.head import head_problem, read_head
 from overnight.ledger.identity import Identity, read_identity
-from overnight.ledger.lock import hold
+from overnight.ledger.lock import hold_session, is_held
 from overnight.ledger.program import kept_program
 from overnight.orchestrator.policy import POLICY_VERSION, check_policy
 from overnight.sessions.base import base_of
@@ -43,6 +48,8 @@ from overnight.snapshots.errors import SnapshotMissingError
 from overnight.snapshots.root import prepare_root
 from overnight.snapshots.store import SnapshotStore
 from overnight.snapshots.tags import check_tag, default_tag
+
+RECORDER_SECONDS = 2.0  #: one whose supervisor was killed may still be ending
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +64,7 @@ class Request:
     source: str | None = None  #: TAG or TAG/ID whose tree a new session begins with
     description: str = ""  #: the user's own words on this session
     today: date
+    services: bool = False  #: it is run by services without a supervisor, some may run already
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +110,10 @@ def open_session(request: Request) -> Opened:
     redis_source(request.environ)  # before anything is written
     fresh = not os.path.lexists(files.root)
     prepare_root(files.root, resolved.repo)
-    lock = lock_session(files)
+    lock = hold_session(files)
     try:
+        if not request.services:
+            _check_served(files)
         if exists:
             check_head(files)
         launch = _Launch(resolved, command.argv, str(command.python or ""))
@@ -157,20 +167,20 @@ def _root_for(root: Path, tag: str | None) -> Path:
     return root.with_name(f"{root.name}-{tag}") if taken else root
 
 
-def lock_session(files: SessionFiles) -> int:
-    """Take the session's lock and write our pid into it.
+def _check_served(files: SessionFiles) -> None:
+    """Services that run without a supervisor outlive a run: its recorder would have no ledger.
 
     Raises:
-        SessionHeldError: names the pid of the holder.
-        InfrastructureError: the folder can't be written.
+        SessionHeldError: they still do.
     """
-    return hold(
-        files.session_lock,
-        lambda pid: (
-            f"session {files.root} is running already (pid {pid}): "
-            "watch it with `overnight watch`, end it with `overnight stop`"
-        ),
-    )
+    deadline = time.monotonic() + RECORDER_SECONDS
+    while is_held(files.ledger_lock):
+        if time.monotonic() >= deadline:
+            raise SessionHeldError(
+                f"session {files.root} is served by a recorder already: go on there with "
+                "`docker compose up`, or end it with `docker compose down`"
+            )
+        time.sleep(0.05)
 
 
 def heal_identity(files: SessionFiles) -> None:
@@ -233,7 +243,7 @@ def _make_room(files: SessionFiles, lock: int, repo: Path, why: str) -> tuple[in
         number += 1
     os.rename(files.root, aside)
     prepare_root(files.root, repo)
-    fresh = lock_session(files)
+    fresh = hold_session(files)
     os.close(lock)  # the old folder's; only now, so that the caller never closes it twice
     return fresh, f"the last session {why}: moved to {aside.name}"
 
@@ -262,6 +272,8 @@ def _resume(files: SessionFiles, lock: int, launch: _Launch, request: Request) -
         }
     )
     opening = launch.opening(session)
+    if request.services and state.run_state is not RunState.RUNNING:
+        opening = opening.model_copy(update={"resumes": state.seq})
     write_opening(files, opening)
     return Opened(
         files=files,

@@ -18,12 +18,14 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from overnight.configuration import process_environ
 from overnight.contracts import wire
 from overnight.contracts.errors import InfrastructureError, UsageError, WireError
 from overnight.contracts.rows import Control, LedgerMessage
 from overnight.contracts.status import ControlAction, RowKind
 from overnight.contracts.untrusted import one_line
 from overnight.ledger.files import SessionFiles
+from overnight.ledger.lock import is_held
 
 STACK_VERSION = 1
 STACK_BYTES = 4000  #: at least; more than it needs, so that the file never grows
@@ -34,7 +36,7 @@ ACK_SECONDS = 10.0  #: how long a verb waits for the recorder
 class Stack:
     """What runs. pids are for people; who holds the lock decides whether it still does."""
 
-    pid: int
+    pid: int  #: the supervisor's; 0 where services run without one, most likely in containers
     redis_url: str
     children: dict[str, int] = field(default_factory=dict)
     endpoints: dict[str, str] = field(default_factory=dict)
@@ -77,8 +79,10 @@ def read_stack(files: SessionFiles) -> Stack | None:
     """
     try:
         plain: dict[str, Any] = json.loads(files.stack.read_text())
+        if plain["pid"] == 0 and not is_held(files.session_lock):
+            return None
         with contextlib.suppress(PermissionError):  # another user's
-            os.kill(plain["pid"], 0)
+            os.kill(plain["pid"] or os.getpid(), 0)
         wire.check_version("stack", plain, STACK_VERSION)
         stack = TypeAdapter(Stack).validate_json(json.dumps(plain), strict=True)
         copied = stack.lock is not None and stack.lock != file_identity(files.session_lock)
@@ -96,11 +100,25 @@ def read_stack(files: SessionFiles) -> Stack | None:
         raise InfrastructureError(f"{files.stack}: nested too deep") from error
 
 
+def in_reach(stack: Stack) -> bool:
+    """Can its Redis be asked from here? That of services is the one that REDIS_URL names."""
+    return stack.pid != 0 or process_environ().get("REDIS_URL") == stack.redis_url
+
+
 def require_stack(files: SessionFiles) -> Stack:
-    """Raises InfrastructureError (exit 3) when none runs."""
+    """One that can be asked for something from here.
+
+    Raises:
+        InfrastructureError: none runs, or it runs in containers, and its Redis is out of reach.
+    """
     stack = read_stack(files)
     if stack is None:
         raise InfrastructureError("no stack runs for this session: overnight up")
+    if not in_reach(stack):
+        raise InfrastructureError(
+            "this session runs as services, whose Redis is not in reach from here: put "
+            "`docker compose run --rm cli` in the place of `overnight`"
+        )
     return stack
 
 
@@ -174,7 +192,8 @@ def wait_until_gone(files: SessionFiles, timeout_seconds: float) -> None:
     while (stack := read_stack(files)) is not None:
         if time.monotonic() >= deadline:
             raise InfrastructureError(
-                f"the session is still running after {timeout_seconds:g} s (pid {stack.pid})"
+                f"the session is still running after {timeout_seconds:g} s"
+                + (f" (pid {stack.pid})" if stack.pid else "")
             )
         time.sleep(0.05)
 

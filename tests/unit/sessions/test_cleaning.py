@@ -14,9 +14,9 @@ from tests.unit.sessions.told import Told
 
 from overnight.faultpoints import Step, arm
 from overnight.ledger.disk import LOG_HEAD_BYTES, LOG_TAIL_BYTES, Kind, keeps_out
+from overnight.ledger.lock import hold_session
 from overnight.recorder.retention import Retention
 from overnight.sessions.cleaning import Cleaned, clean
-from overnight.sessions.opening import lock_session
 
 TRAIN = "LR = 0.1\n"
 
@@ -191,7 +191,7 @@ def test_only_sessions_in_which_nothing_was_tried_go_as_failed(told: Told) -> No
 
 def test_a_running_session_keeps_what_it_works_with(told: Told) -> None:
     write(told.root, {"runners/r0/trees/aa/train.py": "x", "logs/r0.log.1": b"y" * 5000})
-    lock = lock_session(told.files)
+    lock = hold_session(told.files)
 
     done = clean(told.found, dry_run=False)
 

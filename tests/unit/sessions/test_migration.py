@@ -23,13 +23,13 @@ from overnight.contracts.status import RowKind
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import SessionState
 from overnight.ledger.identity import Identity
+from overnight.ledger.lock import hold_session
 from overnight.ledger.older import NotOlderError, OlderRows
 from overnight.runner.durable import ClaimFile, Outbox
 from overnight.sessions import migration
 from overnight.sessions.experiments import diff, find_experiment
 from overnight.sessions.locate import find_session, read_state
 from overnight.sessions.migration import migrate
-from overnight.sessions.opening import lock_session
 from overnight.sessions.verify import verify
 
 TAG = f"mar5-v{ROW_VERSION}"
@@ -225,7 +225,7 @@ def test_a_newer_one_this_one_and_a_running_one_are_refused(
         migrate(SessionFiles(done.root))
     with pytest.raises(UsageError, match="there already"):
         migrate(files)
-    lock = lock_session(files)
+    lock = hold_session(files)
     with pytest.raises(UsageError, match="is running"):
         migrate(files, repo / "other")
     os.close(lock)
