@@ -225,7 +225,7 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
         options.pool,
         f"{identity.sid}-{options.slot}",
         runner.handle,
-        life.should_stop,
+        runner.should_stop,
         on_wait=waits,
     ).work()
     # Started again, it leases one of those that are left over.

@@ -35,6 +35,7 @@ log = structlog.get_logger()
 FIRST_PAUSE_SECONDS = 0.1  #: between two tries to claim while Redis is away; doubled each time
 LONGEST_PAUSE_SECONDS = 2.0
 
+IDLE_LOOK_SECONDS = 2.0  #: between two looks at the devices while no job comes
 DISK_RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0)  #: the last one repeats
 
 
@@ -88,6 +89,7 @@ class Runner:
         self._outbox = Outbox(bench.folder / "outbox")
         self._claim = ClaimFile(bench.folder / "claimed")
         self._cards = cards or Cards()
+        self._look_at = 0.0
         notice, *beside = notices or (Notice(bench.folder / "device.quarantined"),)
         self._device = Quarantine(
             executor=bench.executor,
@@ -141,6 +143,14 @@ class Runner:
             self._metrics.end(result)
         self._cards.ended(result)
         self._device.wait()  # no further job is taken before all of this one is gone
+
+    def should_stop(self) -> bool:
+        """Asked before each job is taken: waits first while a device is in trouble."""
+        if time.monotonic() >= self._look_at and self._cards.trouble() is not None:
+            self._device.wait()
+        if time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + IDLE_LOOK_SECONDS
+        return self._life.should_stop()
 
     def _lease(self, job: ExperimentJob) -> bool:
         """Claim it, however long Redis is away: a job dropped now would count as lost.

@@ -16,14 +16,13 @@ from overnight import __version__, telemetry
 from overnight.configuration import (
     ResolvedLoop,
     config_digest,
-    device_lock_dir,
     resolve_command,
     resolve_loop,
     track_digest,
 )
 from overnight.configuration.candidate import candidate_env
 from overnight.contracts import rows, wire
-from overnight.contracts.errors import InfrastructureError, OvernightError, SessionHeldError
+from overnight.contracts.errors import InfrastructureError, OvernightError
 from overnight.contracts.execution import Sandbox
 from overnight.contracts.experiment import Decision, ExperimentResult
 from overnight.contracts.loop import LoopConfig
@@ -41,12 +40,13 @@ from overnight.orchestrator.policy import POLICY_VERSION, decide
 from overnight.orchestrator.policy.requirements import objection
 from overnight.plugins import EXECUTORS, load
 from overnight.runner.attempt import run_attempt
-from overnight.runner.hardware import DeviceLock, hardware_class
 from overnight.runner.lines import TAIL_LINES
 from overnight.runner.specs import Bench
+from overnight.sessions.devices import hold_now
 from overnight.sessions.images import image_name, settled
 from overnight.sessions.measured import remember
 from overnight.sessions.preflight import check_plugins, check_prepared, check_sources
+from overnight.sessions.spawning import executor_options
 from overnight.snapshots.manifest import tree_digest
 from overnight.snapshots.root import prepare_root
 from overnight.snapshots.store import SnapshotStore
@@ -121,21 +121,26 @@ def run_once(wanted: Wanted, on_start: Callable[[Start], None]) -> Once:
     )
     with (
         _ending() as ending,
-        _device(wanted.environ) as device,
+        hold_now(resolved.config, wanted.environ) as held,
         _folder(resolved.session_root, resolved.repo) as files,
+        executor_options(
+            resolved.config.pools["default"].executor,
+            files.root,
+            (files.root, resolved.session_root),
+            wanted.environ,
+        ) as options,
     ):
-        executor = load(EXECUTORS, resolved.config.pools["default"].executor)(
-            {"protected": [str(files.root), str(resolved.session_root)]}
-        )
+        executor = load(EXECUTORS, resolved.config.pools["default"].executor)(options)
         executor.reconcile({})  # what a killed runner, or another one of these, left on this host
         bench = Bench(
             files=files,
             folder=files.runner(RUNNER),
             executor=executor,
             runner=RUNNER,
-            hardware=hardware_class(),
+            hardware=held.hardware,
             environ=wanted.environ,
-            device=device,
+            device=held.device,
+            devices=held.gpus,
         )
         return _Experiment(resolved, launch, bench, ending).run(on_start)
 
@@ -296,28 +301,6 @@ def _ending() -> Iterator[_Ending]:
         for number, handler in zip(numbers, before, strict=True):
             signal.signal(number, handler)
         bell.close()
-
-
-@contextmanager
-def _device(environ: Mapping[str, str]) -> Iterator[str]:
-    """A device that nobody else measures on.
-
-    Raises:
-        SessionHeldError: all are in use.
-    """
-    folder = device_lock_dir(environ)
-    for index in range(os.cpu_count() or 1):
-        lock = DeviceLock(folder, f"cpu:{index}")
-        if lock.try_acquire():
-            try:
-                yield f"cpu:{index}"
-            finally:
-                lock.release()
-            return
-    raise SessionHeldError(
-        "every device is in use by sessions that run: two experiments on one would spoil both; "
-        "end one with `overnight stop`, or try again later"
-    )
 
 
 @contextmanager

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from overnight.devices.inventory import Inventory, take_inventory
+from overnight.sessions.devices import runner_devices
 from overnight.sessions.opening import Opened
 
 SPAWNER_FOLDER = "spawner"  #: below the session's directory
@@ -28,6 +30,9 @@ def runner_words(
     """Name and words of each runner."""
     pool = opened.config.pools["default"]
     ask = ("--spawner", str(spawner)) if spawner is not None else ()
-    for index in range(opened.opening.runners):
-        slot = ("--slot", f"r{index}", "--device", f"cpu:{index}", "--executor", pool.executor)
-        yield f"r{index}", ("runner", *common, *slot, *ask)
+    inventory = take_inventory() if opened.config.gpus else Inventory()
+    groups = runner_devices(opened.config, opened.opening.runners, inventory)
+    for index, devices in enumerate(groups):
+        slot = ("--slot", f"r{index}", "--executor", pool.executor, "--metrics-offset", str(index))
+        held = tuple(word for device in devices for word in ("--device", device))
+        yield f"r{index}", ("runner", *common, *slot, *held, *ask)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.fake_gpus import FakeGpus, uuid
 
 from overnight.configuration.interpreter import ResolvedCommand
 from overnight.sessions.readiness import examine
@@ -17,82 +18,81 @@ from overnight.sessions.readiness.first import Changes, yours
 from overnight.sessions.readiness.hardware import find_hardware
 from overnight.sessions.readiness.probe import look_inside, needed_modules
 
-GIB = 1024**3
 
-
-class FakeNvml:
-    """As much of pynvml as we call. The second device is lost."""
-
-    class NVMLError(Exception):
-        """As the real one: everything that goes wrong."""
-
-    def __init__(self, *, driver: bool = True, as_bytes: bool = False) -> None:
-        self.driver, self.as_bytes, self.open = driver, as_bytes, 0
-
-    def nvmlInit(self) -> None:
-        if not self.driver:
-            raise self.NVMLError("driver not loaded")
-        self.open += 1
-
-    def nvmlShutdown(self) -> None:
-        self.open -= 1
-
-    def nvmlDeviceGetCount(self) -> int:
-        return 3
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        if index == 1:
-            raise self.NVMLError("GPU is lost")
-        return index
-
-    def nvmlDeviceGetName(self, handle: int) -> str | bytes:
-        return b"NVIDIA H100 80GB HBM3" if self.as_bytes else "NVIDIA H100 80GB HBM3"
-
-    def nvmlDeviceGetUUID(self, handle: int) -> str:
-        return f"GPU-{handle}"
-
-    def nvmlDeviceGetMemoryInfo(self, handle: int) -> Any:
-        return type("Memory", (), {"total": 80 * GIB})()
-
-    def nvmlSystemGetDriverVersion(self) -> str:
-        return "570.133.20"
-
-    def nvmlSystemGetCudaDriverVersion(self) -> int:
-        return 12080
+@pytest.fixture
+def gpus(tmp_path: Path) -> FakeGpus:
+    """Three cards, the second one lost."""
+    made = FakeGpus(tmp_path / "nvml.json", cards=3)
+    made.host["cards"][1] = None
+    made.save()
+    return made
 
 
 @pytest.mark.parametrize("as_bytes", [False, True])
-def test_devices_are_named_by_uuid_and_a_lost_one_hides_no_other(as_bytes: bool) -> None:
-    nvml = FakeNvml(as_bytes=as_bytes)
+def test_devices_are_named_by_uuid_and_a_lost_one_hides_no_other(
+    as_bytes: bool, gpus: FakeGpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvml: Any = gpus.load(monkeypatch)
+    shut: list[bool] = []
+    monkeypatch.setattr(nvml, "nvmlShutdown", lambda: shut.append(True))
+    if as_bytes:  # as older releases of the module answer
+        monkeypatch.setattr(nvml, "nvmlDeviceGetUUID", lambda handle: handle.encode())
     found = find_hardware({}, lambda: nvml).plain()
 
     assert [(gpu["name"], gpu["uuid"], gpu["vram_mb"]) for gpu in found["gpus"]] == [
-        ("NVIDIA H100 80GB HBM3", "GPU-0", 81920),
-        ("NVIDIA H100 80GB HBM3", "GPU-2", 81920),
+        ("NVIDIA H100 80GB HBM3", uuid(0), 81559),
+        ("NVIDIA H100 80GB HBM3", uuid(2), 81559),
     ]
     assert (found["driver"], found["cuda"]) == ("570.133.20", "12.8")
-    assert nvml.open == 0, "shut down again"
+    assert set(found) == {"gpus", "cuda", "driver", "mlx", "platform", "uv"}
+    assert shut == [True]
 
 
-def test_without_driver_or_module_there_is_no_gpu_and_no_fault() -> None:
+def test_instances_of_a_card_in_mig_mode_are_what_can_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus = FakeGpus(tmp_path / "nvml.json")
+    gpus.add(0, mig=[gpus.instance(0, 0, 1), gpus.instance(0, 1, 2)])
+    found = find_hardware({}, lambda: gpus.load(monkeypatch))
+
+    assert [gpu.uuid for gpu in found.gpus] == ["MIG-0-1-0", "MIG-0-2-0"]
+    assert found.shown == "2 x NVIDIA H100 MIG 1g.10gb, 9 GiB each, driver 570.133.20"
+
+
+def test_without_driver_or_module_there_is_no_gpu_and_no_fault(
+    gpus: FakeGpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def missing() -> Any:
         raise ImportError("no module named pynvml")
 
-    for load in (missing, lambda: FakeNvml(driver=False)):
+    gpus.host["init_error"] = 9
+    gpus.save()
+    for load in (missing, lambda: gpus.load(monkeypatch)):
         found = find_hardware({}, load)
         assert (found.gpus, found.driver, found.cuda) == ((), None, None)
         assert found.shown.startswith("no GPU; cpu ")
 
 
-def test_no_gpu_is_a_warning_and_one_is_none(tmp_path: Path) -> None:
+def test_no_gpu_is_a_warning_a_broken_one_too_and_whole_ones_are_none(
+    gpus: FakeGpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "train.py").write_text("print(f'val_loss: {1}')\n")
 
-    def device(nvml: FakeNvml) -> Check:
-        found = examine(tmp_path, {"PATH": "/usr/bin:/bin"}, nvml=lambda: nvml)
+    def device() -> Check:
+        load = lambda: gpus.load(monkeypatch)  # noqa: E731
+        found = examine(tmp_path, {"PATH": "/usr/bin:/bin"}, nvml=load)
         return next(check for check in found.checks if check.name == "device")
 
-    assert device(FakeNvml(driver=False)).status == "warn"
-    assert device(FakeNvml()).detail == "2 x NVIDIA H100 80GB HBM3, 80 GiB each, driver 570.133.20"
+    whole = "2 x NVIDIA H100 80GB HBM3, 79 GiB each, driver 570.133.20"
+    broken = device()
+    assert broken.status == "warn"
+    assert broken.detail == f"{whole}; card 1: NVML says: GPU is lost"
+    del gpus.host["cards"][1]
+    gpus.save()
+    assert (device().status, device().detail) == ("ok", whole)
+    gpus.host["init_error"] = 9
+    gpus.save()
+    assert device().status == "warn"
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ def test_no_gpu_is_a_warning_and_one_is_none(tmp_path: Path) -> None:
     [("requirements.txt", "overnight setup"), ("notes.txt", "activate the environment that has")],
 )
 def test_setup_is_no_fix_where_it_would_install_nothing(
-    tmp_path: Path, file: str, fix: str
+    file: str, fix: str, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text("import not_there_at_all\nprint(f'val_loss: {1}')\n")
     (tmp_path / file).write_text("x\n")
-    rows = examine(tmp_path, {"PATH": "/usr/bin:/bin"}, nvml=lambda: FakeNvml()).checks
+    rows = examine(tmp_path, {"PATH": "/usr/bin:/bin"}).checks
     row = next(one for one in rows if one.name == "imports")
 
     assert row.status == "fail"

@@ -12,16 +12,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from overnight.devices.inventory import MIB, take_inventory
+from overnight.devices.nvml import load_module
 from overnight.runner.hardware import hardware_class
 from overnight.sessions.readiness.check import Check, ok, warn
 
-_MIB = 1024**2
 _VERSION_SECONDS = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """One device, named for good by its UUID."""
+    """One device, named for good by its UUID: a card, or an instance of one in MIG mode."""
 
     name: str
     uuid: str
@@ -38,10 +39,12 @@ class Hardware:
     mlx: str | None
     platform: str
     uv: str | None
+    problems: tuple[str, ...] = ()  #: cards that are there and can't be used
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""
-        return {**asdict(self), "gpus": [asdict(gpu) for gpu in self.gpus]}
+        plain = {**asdict(self), "gpus": [asdict(gpu) for gpu in self.gpus]}
+        return {key: value for key, value in plain.items() if key != "problems"}
 
     @property
     def shown(self) -> str:
@@ -58,13 +61,18 @@ class Hardware:
         return f"no GPU; {hardware_class()}"
 
 
-def find_hardware(environ: Mapping[str, str], nvml: Callable[[], Any] | None = None) -> Hardware:
+def find_hardware(
+    environ: Mapping[str, str], nvml: Callable[[], Any] | None = None
+) -> Hardware:  # fmt: skip
     """What is there now. *nvml*: gives the NVML module; raises ImportError where it is missing."""
-    gpus, driver, cuda = _nvidia(nvml or _nvml)
+    found = take_inventory(nvml or load_module)
     return Hardware(
-        gpus=gpus,
-        cuda=cuda,
-        driver=driver,
+        gpus=tuple(
+            Gpu(name=gpu.name, uuid=gpu.uuid, vram_mb=gpu.memory_bytes // MIB) for gpu in found.gpus
+        ),
+        cuda=found.cuda,
+        driver=found.driver,
+        problems=found.problems if found.driver else (),
         mlx=_mlx(),
         platform=f"{platform.system()} {platform.machine()} {platform.release()}",
         uv=uv_version(environ),
@@ -72,7 +80,14 @@ def find_hardware(environ: Mapping[str, str], nvml: Callable[[], Any] | None = N
 
 
 def check_device(hardware: Hardware) -> Check:
-    """No GPU is no mistake, but whoever has one should know."""
+    """No GPU is no mistake, but whoever has one should know; a broken one hides no other."""
+    if hardware.problems:
+        return warn(
+            "device",
+            f"{hardware.shown}; {'; '.join(hardware.problems)}",
+            "nvidia-smi says what it wants: mostly a reset, or a restart of the machine; the "
+            "others work meanwhile",
+        )
     if hardware.gpus or hardware.mlx:
         return ok("device", hardware.shown)
     return warn(
@@ -106,60 +121,6 @@ def said(program: str, *words: str) -> str | None:
         if (done.stdout.strip() or done.stderr.strip())
         else ""
     )
-
-
-def _nvml() -> Any:
-    import pynvml
-
-    return pynvml
-
-
-def _nvidia(load: Callable[[], Any]) -> tuple[tuple[Gpu, ...], str | None, str | None]:
-    """(devices, driver, CUDA). Without the module or the driver: none."""
-    try:
-        nvml = load()
-    except ImportError:
-        return (), None, None
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError:
-        return (), None, None
-    try:
-        return _devices(nvml), _text(nvml.nvmlSystemGetDriverVersion()), _cuda(nvml)
-    except nvml.NVMLError:
-        return (), None, None
-    finally:
-        nvml.nvmlShutdown()
-
-
-def _devices(nvml: Any) -> tuple[Gpu, ...]:
-    found = []
-    for index in range(nvml.nvmlDeviceGetCount()):
-        try:
-            handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-            found.append(
-                Gpu(
-                    name=_text(nvml.nvmlDeviceGetName(handle)),
-                    uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
-                    vram_mb=int(memory.total) // _MIB,
-                )
-            )
-        except nvml.NVMLError:
-            continue  # lost or not ours to see; the others are
-    return tuple(found)
-
-
-def _cuda(nvml: Any) -> str | None:
-    try:
-        version = int(nvml.nvmlSystemGetCudaDriverVersion())
-    except nvml.NVMLError:
-        return None
-    return f"{version // 1000}.{version % 1000 // 10}"
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def _mlx() -> str | None:

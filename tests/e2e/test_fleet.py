@@ -1,0 +1,241 @@
+"""One parent, one worker a device: stable slots, restarted, ended with the parent. Real processes.
+
+GPUs are those of a stand-in for NVML: not run on a GPU.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e import procs
+from tests.fake_gpus import LOST, FakeGpus, uuid
+
+from redis_server import RedisServer
+
+SERVICES = str(Path(__file__).parents[2] / "services")
+TRAIN = """\
+import os
+LR = 0.1
+print("sees", os.environ.get("CUDA_VISIBLE_DEVICES"))
+print(f"val_bpb: {1 + LR}")
+"""
+
+
+@dataclass
+class Scene:
+    """A session that was opened, a Redis, and no services yet."""
+
+    folder: Path
+    redis: str
+    gpus: FakeGpus
+    more: dict[str, str] = field(default_factory=dict)
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "repo" / "sandbox"
+
+    def environ(self) -> dict[str, str]:
+        own = {
+            "OVERNIGHT_STATE": str(self.folder / "state"),
+            "OVERNIGHT_DEVICE_LOCKS": str(self.folder / "locks"),
+            "PYTHONPATH": SERVICES,
+            "REDIS_URL": self.redis,
+        }
+        return self.gpus.environ({**os.environ, **own, **self.more})
+
+    def open(self, **keys: Any) -> None:
+        repo = self.folder / "repo"
+        repo.mkdir()
+        (repo / "train.py").write_text(TRAIN)
+        loop = {"metric": "val_bpb", "run_cmd": "python train.py", "editable_files": "train.py",
+                "budget": 20, "pools": {"default": {"runners": 1}}, **keys}  # fmt: skip
+        (repo / "loop.run.yaml").write_text(json.dumps(loop))
+        code = (
+            "import sys; from datetime import date; from pathlib import Path\n"
+            "from overnight.configuration import process_environ\n"
+            "from overnight.sessions.opening import Request, open_session\n"
+            "open_session(Request(repo=Path(sys.argv[1]), flags={}, environ=process_environ(),\n"
+            "    today=date(2026, 1, 1), services=True)).release()\n"
+        )
+        subprocess.run([sys.executable, "-c", code, str(repo)], env=self.environ(), check=True)
+
+    def fleet(self, *words: str) -> subprocess.Popen[str]:
+        argv = [sys.executable, "-m", "overnight.cli", "runner", "--dir", str(self.root),
+                "--redis", self.redis, *words]  # fmt: skip
+        process = subprocess.Popen(
+            argv, env=self.environ(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        self.started.append(process)
+        return process
+
+    def workers(self) -> dict[str, procs.Process]:
+        """Live workers by slot."""
+        found = {}
+        for process in procs.marked(str(self.folder)):
+            argv = process.argv
+            if "overnight.runner" in argv and "--slot" in argv:
+                found[argv[argv.index("--slot") + 1]] = process
+        return found
+
+    def holders(self) -> dict[str, int]:
+        """Who holds which device, by what stands in the locks."""
+        locks = (self.folder / "locks").glob("*.lock")
+        return {
+            path.stem: int(path.read_text() or 0)
+            for path in locks
+            if not path.stem.startswith("turn")
+        }
+
+    def log(self, slot: str) -> list[dict[str, Any]]:
+        text = (self.root / "logs" / f"{slot}.log").read_text()
+        return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+    def ready(self, number: int) -> None:
+        """So many workers take jobs."""
+
+        def all_ready() -> bool:
+            names = [f"r{n}" for n in range(number)]
+            return all(
+                (self.root / "logs" / f"{n}.log").exists()
+                and any(e["event"] == "metrics_endpoint_up" for e in self.log(n))
+                for n in names
+            )
+
+        procs.wait_until(all_ready, 30, f"{number} workers are ready", 0.1)
+
+    def close(self) -> None:
+        for process in self.started:
+            process.kill()
+            process.wait()
+            if process.stderr is not None:
+                process.stderr.close()
+        procs.wait_until(lambda: not self.workers(), 5, "no worker is left", 0.05)
+
+
+@pytest.fixture
+def scene(tmp_path: Path, redis_server: RedisServer) -> Iterator[Scene]:
+    made = Scene(tmp_path, redis_server.url, FakeGpus(tmp_path / "nvml.json"))
+    yield made
+    made.close()
+
+
+def test_each_card_has_a_worker_and_slots_follow_the_cards(scene: Scene) -> None:
+    for number in range(3):
+        scene.gpus.add(number)
+    scene.gpus.host["cards"][1] = None  # a gap in the indices
+    scene.gpus.save()
+    scene.open()
+    fleet = scene.fleet("--gpus", "all")
+    scene.ready(2)
+
+    pids = {slot: process.pid for slot, process in scene.workers().items()}
+    assert scene.holders() == {uuid(0): pids["r0"], uuid(2): pids["r1"]}
+
+    scene.workers()["r0"].kill()
+    procs.wait_until(lambda: scene.workers().get("r0", procs.Process(0, 0)).pid != pids["r0"]
+                     and "r0" in scene.workers(), 20, "r0 is started again", 0.1)  # fmt: skip
+    procs.wait_until(
+        lambda: scene.holders()[uuid(0)] == scene.workers()["r0"].pid, 20, "with its card", 0.1
+    )
+    assert scene.workers()["r1"].pid == pids["r1"], "the other one goes on"
+
+    fleet.send_signal(signal.SIGTERM)
+    assert fleet.wait(20) == 0
+    assert scene.workers() == {}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_no_worker_outlives_the_parent(number: signal.Signals, scene: Scene) -> None:
+    scene.open()
+    fleet = scene.fleet("--workers", "2")
+    scene.ready(2)
+    assert set(scene.holders()) == {"cpu-0", "cpu-1"}
+    fleet.send_signal(number)
+    fleet.wait(20)
+
+    procs.wait_until(lambda: not scene.workers(), 3, "no worker is left", 0.05)
+
+
+def test_experiments_of_several_cards_make_fewer_workers(scene: Scene) -> None:
+    for number in range(5):
+        scene.gpus.add(number)
+    scene.open(gpus=2)
+    scene.fleet("--gpus", "all")
+    scene.ready(2)
+    pids = {slot: process.pid for slot, process in scene.workers().items()}
+
+    assert set(pids) == {"r0", "r1"}
+    assert scene.holders() == {
+        uuid(0): pids["r0"], uuid(1): pids["r0"], uuid(2): pids["r1"], uuid(3): pids["r1"],
+    }  # fmt: skip
+
+    # A card that is lost while nothing runs: its worker takes the one that was left over.
+    scene.gpus.change(uuid(1), errors={"*": LOST})
+    procs.wait_until(lambda: scene.holders().get(uuid(4)) is not None, 20, "the spare is held", 0.1)
+    again = scene.workers()["r0"].pid
+    assert scene.holders()[uuid(0)] == scene.holders()[uuid(4)] == again != pids["r0"]
+    assert scene.workers()["r1"].pid == pids["r1"]
+
+
+def test_a_fixed_metrics_port_is_followed_by_the_next_ones(scene: Scene) -> None:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    scene.more["OVERNIGHT_RUNNER_METRICS_PORT"] = str(port)
+    scene.open()
+    scene.fleet("--workers", "2")
+    scene.ready(2)
+    urls = [
+        next(e["url"] for e in scene.log(slot) if e["event"] == "metrics_endpoint_up")
+        for slot in ("r0", "r1")
+    ]
+
+    assert urls == [f"http://127.0.0.1:{port + n}/metrics" for n in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("cards", "keys", "words", "line"),
+    [
+        (2, {"gpus": 8}, ["--gpus", "all"],
+         "each experiment of this session (gpus: 8) needs 8 GPUs, this machine has 2"),
+        (2, {}, ["--gpus", "GPU-7"], "--gpus GPU-7: no such device here; there are GPU-"),
+        (0, {}, ["--gpus", "all"], "(gpus: 1) needs 1 GPU, this machine has none"),
+        (2, {"gpus": 2}, ["--workers", "2"], "each experiment of this session needs 2 GPUs"),
+        (2, {"gpus": 0}, ["--gpus", "all"], "want no GPU (gpus: 0): start runners with --workers"),
+    ],
+)  # fmt: skip
+def test_what_can_t_be_is_one_line_and_a_paused_session_not_a_queue_that_waits(
+    cards: int, keys: Mapping[str, Any], words: list[str], line: str, scene: Scene
+) -> None:
+    for number in range(cards):
+        scene.gpus.add(number)
+    scene.open(**({**keys, "gpus": 1} if keys.get("gpus", 1) > 1 else keys))
+    if keys.get("gpus", 1) > 1:  # opened on another machine, which had them
+        opening = json.loads((scene.root / "opening.json").read_text())
+        opening["session"]["config"]["gpus"] = keys["gpus"]
+        (scene.root / "opening.json").write_text(json.dumps(opening))
+    recorder = subprocess.Popen(
+        [sys.executable, "-m", "overnight.recorder", "--dir", str(scene.root),
+         "--redis", scene.redis], env=scene.environ(), stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    scene.started.append(recorder)
+    fleet = scene.fleet(*words)
+    assert fleet.stderr is not None
+    code = fleet.wait(30)
+    said = [json.loads(text) for text in fleet.stderr.read().splitlines()]
+
+    assert code == 2
+    assert line in said[-1]["reason"]
+    assert scene.workers() == {}
