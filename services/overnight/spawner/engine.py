@@ -138,11 +138,24 @@ class Engine:
     def _why(self, what: str, error: Exception) -> str:
         if not isinstance(error, APIError):
             return (
-                f"the Docker engine at {self._address} does not answer: start it ({_line(error)})"
+                f"the Docker engine at {self._address} does not answer ({_cause(error)}): start it"
             )
         words = _line(error.explanation or error)
         fix = next((fix for part, fix in FIXES.items() if part in words.lower()), None)
         return f"{what}: {words}" + (f": {fix}" if fix else "")
+
+
+def _cause(error: BaseException) -> str:
+    """The system's own words, which libraries wrap in many of theirs."""
+    queue: list[object] = [error]
+    for found in queue:
+        if isinstance(found, OSError) and found.strerror:
+            return found.strerror
+        if isinstance(found, BaseException) and len(queue) < 20:
+            queue += [*found.args, found.__cause__, found.__context__]
+        elif isinstance(found, tuple):
+            queue += found
+    return _line(error)
 
 
 def _is_going(error: BaseException | None) -> bool:

@@ -82,26 +82,38 @@ class Yard:
     def open(self) -> None:
         """Make its folders, be the only one, and take over what a dead spawner left.
 
-        Raises InfrastructureError: another spawner holds it, or the disk refuses.
+        May be tried again when it failed.
+
+        Raises InfrastructureError: another spawner holds it, the disk refuses, no engine answers.
         """
+        self._take()
+        engine = self.connect()
+        try:
+            self._adopt_all(engine)
+        finally:
+            engine.close()
+
+    def _take(self) -> None:
+        if self._hold is not None:
+            return
+        held: int | None = None
         try:
             for folder in (self.root, self.profiles, self.root / "sandboxes", self.root / "locks"):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             closed = self.root / "closed"
             closed.mkdir(exist_ok=True)
             closed.chmod(0)
-            self._hold = os.open(self.root / "held", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._hold, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = os.open(self.root / "held", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.id = self._identity()
+            self._hold, held = held, None
         except BlockingIOError as error:
             raise InfrastructureError(f"another spawner holds {self.root}: end that one") from error
         except OSError as error:
             raise InfrastructureError(f"{error.filename or self.root}: {error.strerror}") from error
-        engine = self.connect()
-        try:
-            self._adopt_all(engine)
         finally:
-            engine.close()
+            if held is not None:
+                os.close(held)
 
     def close(self) -> None:
         """Everything that is left ends with its spawner."""
