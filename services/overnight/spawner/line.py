@@ -26,11 +26,12 @@ class Line:
         folder.chmod(0o711)
         try:
             for name, mode in MODES.items():
-                os.mkfifo(folder / name)
-                (folder / name).chmod(mode)
+                os.mkfifo(folder / name, 0o600)
                 self._ends[name] = _open(folder / name, os.O_RDWR)
             self.stdout = _open(folder / OUT, os.O_RDONLY)
             self.stderr = _open(folder / ERR, os.O_RDONLY)
+            for name, mode in MODES.items():  # last: an ordinary user is bound by them as well
+                (folder / name).chmod(mode)
         except BaseException:
             self.close()
             raise
