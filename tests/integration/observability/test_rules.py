@@ -83,3 +83,9 @@ def test_alerts_name_only_metrics_that_are_documented() -> None:
 def _expressions(rules: Path) -> str:
     groups = yaml.safe_load(rules.read_text())["groups"]
     return "\n".join(rule["expr"] for group in groups for rule in group["rules"])
+
+
+def test_the_document_tells_of_each_alert() -> None:
+    page = (ROOT / "docs" / "observability.md").read_text("utf-8")
+
+    assert re.findall(r"^\| `(Overnight\w+)` \|", page, re.M) == list(ALERTS)
