@@ -104,9 +104,8 @@ def check_spawner(environ: Mapping[str, str], user: int | None = None) -> Check:
     if environ.get("OVERNIGHT_SPAWNER"):
         return ok("spawner", f"another one's, at {environ['OVERNIGHT_SPAWNER']}")
     if (os.geteuid() if user is None else user) == 0:
-        return ok("spawner", "runs as root, counts and kills from outside")
-    return fail("spawner", "counts and kills from outside, and needs root for that",
-                "run as root, or let `docker compose up` run it")  # fmt: skip
+        return ok("spawner", "runs as root; each candidate is an unprivileged user of its own")
+    return ok("spawner", "runs as you; candidates have your user id, behind a container's walls")
 
 
 def _image(loop: ResolvedLoop, environ: Mapping[str, str]) -> tuple[str | None, Check]:
