@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from overnight.cli.running import Wish
 
 Detach = Annotated[bool, typer.Option("--detach", help="in the background, as `overnight up`")]
+Profiles = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="where the spawner looks up what it may run")
+]
 ReadyFd = Annotated[int | None, typer.Option("--ready-fd", hidden=True)]
 
 
@@ -60,6 +63,7 @@ def open_(
     gate: options.Gate = None,
     seed: options.Seed = None,
     executor: options.Executor = None,
+    profiles: Profiles = None,
     as_json: AsJson = False,
 ) -> None:
     """Open or resume a session for services that are started one by one, as in containers."""
@@ -80,7 +84,7 @@ def open_(
         today=local_day(),
         services=True,
     )
-    served = open_for_services(request)
+    served = open_for_services(request, profiles)
     if as_json:
         output.emit(
             {

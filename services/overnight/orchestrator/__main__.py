@@ -16,7 +16,6 @@ from prometheus_client import CollectorRegistry
 from overnight import lifeline, telemetry
 from overnight.configuration import (
     OrchestratorSettings,
-    candidate_env,
     load_settings,
     process_environ,
 )
@@ -42,7 +41,7 @@ from overnight.ledger.identity import read_identity
 from overnight.ledger.lock import SERVICES, hold, hold_session
 from overnight.ledger.program import kept_program
 from overnight.ledger.reader import LedgerTail
-from overnight.orchestrator.jobs import Launch, links_into
+from overnight.orchestrator.jobs import launch_of
 from overnight.orchestrator.metrics import OrchestratorCollector
 from overnight.orchestrator.planning import Bounds, prefetch
 from overnight.orchestrator.ports import Ports
@@ -158,13 +157,7 @@ def _build(
             # Between a runner's renewal and the moment at which an attempt counts as lost.
             requeue_seconds=settings.lost_after_seconds * 0.4,
         ),
-        launch=Launch(
-            argv=opening.argv,
-            python=opening.python or None,
-            image=opening.image,
-            env=candidate_env(config, {}, config.seed),
-            links=links_into(Path(opening.repo), config.reads),
-        ),
+        launch=launch_of(opening, config),
         starter=os.urandom(8).hex(),
     )
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from overnight.configuration import candidate_env
 from overnight.configuration.interpreter import without_uv
 from overnight.contracts import rows, wire
 from overnight.contracts.experiment import Decision, ExperimentJob, ExperimentResult
-from overnight.contracts.loop import CommandSource, Source
-from overnight.contracts.rows import LedgerMessage
+from overnight.contracts.loop import CommandSource, LoopConfig, Source
+from overnight.contracts.rows import LedgerMessage, Opening
 from overnight.contracts.status import GAVE_UP, ControlAction, Direction, RowKind, Status
 from overnight.ledger.fold import OURSELVES, SessionState
 from overnight.orchestrator.policy.weighed import worst_kept
@@ -36,6 +38,45 @@ def links_into(repo: Path, reads: Iterable[str]) -> dict[str, str]:
     return {str(path.relative_to(repo)): str(path) for path in inside if path != repo}
 
 
+def launch_of(opening: Opening, config: LoopConfig) -> Launch:
+    """How candidates are started by what was resolved when the session was opened."""
+    return Launch(
+        argv=opening.argv,
+        python=opening.python or None,
+        image=opening.image,
+        env=candidate_env(config, {}, config.seed),
+        links=links_into(Path(opening.repo), config.reads),
+    )
+
+
+def in_every_job(config: LoopConfig, launch: Launch) -> dict[str, Any]:
+    """The fields of a job that are the same for all experiments of a run."""
+    return {
+        "run_cmd": launch.argv,
+        "metric": config.metric.name,
+        "maximize": config.metric.direction is Direction.MAXIMIZE,
+        "source": _startable(config.metric.source),
+        "constraints": config.constraints,
+        "guard": without_uv(config.guard) if config.guard else None,
+        "editable_files": config.editable_files,
+        "frozen_files": None if isinstance(config.frozen_files, str) else config.frozen_files,
+        "budget": config.budget,
+        "gate": config.gate.value,
+        "env": {**launch.env, **config.env},
+        "pass_env": config.pass_env,
+        "reads": config.reads,
+        "links": launch.links,
+        "python": launch.python,
+        "image": launch.image,
+        "gpus": config.gpus,
+        "network": config.network,
+        "memory_mb": config.memory_mb,
+        "plausible_min": config.plausible.min,
+        "plausible_max": config.plausible.max,
+        "seed": config.seed,
+    }
+
+
 def job_for(state: SessionState, experiment_id: int, launch: Launch) -> ExperimentJob:
     """The job of an experiment's open attempt."""
     experiment = state.experiments[experiment_id]
@@ -49,31 +90,10 @@ def job_for(state: SessionState, experiment_id: int, launch: Launch) -> Experime
         attempt=attempt.issued.attempt,
         commit=proposed.commit,
         tree_digest=proposed.tree_digest,
-        run_cmd=launch.argv,
-        metric=config.metric.name,
-        maximize=config.metric.direction is Direction.MAXIMIZE,
-        source=_startable(config.metric.source),
-        constraints=config.constraints,
-        guard=without_uv(config.guard) if config.guard else None,
         guard_unless_worse_than=_worst_guarded(state) if config.guard else None,
-        editable_files=config.editable_files,
-        frozen_files=None if isinstance(config.frozen_files, str) else config.frozen_files,
-        budget=config.budget,
-        gate=config.gate.value,
         wall_seconds=attempt.issued.wall_seconds,
         cpu_seconds=attempt.issued.cpu_seconds,
-        env={**launch.env, **config.env},
-        pass_env=config.pass_env,
-        reads=config.reads,
-        links=launch.links,
-        python=launch.python,
-        image=launch.image,
-        gpus=config.gpus,
-        network=config.network,
-        memory_mb=config.memory_mb,
-        plausible_min=config.plausible.min,
-        plausible_max=config.plausible.max,
-        seed=config.seed,
+        **in_every_job(config, launch),
     )
 
 

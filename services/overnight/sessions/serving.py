@@ -17,6 +17,7 @@ from overnight.ledger.files import SessionFiles
 from overnight.ledger.identity import read_identity
 from overnight.sessions.locate import Found, find_session
 from overnight.sessions.opening import Opened, Request, open_session
+from overnight.sessions.profiles import register_profiles
 from overnight.sessions.stack import Stack, file_identity, read_stack
 
 log = structlog.get_logger()
@@ -36,8 +37,10 @@ class Served:
     running: bool  #: they run already: nothing was changed
 
 
-def open_for_services(request: Request) -> Served:
+def open_for_services(request: Request, profiles: Path | None = None) -> Served:
     """Open a session, or go on with it, and leave the rest to the services. Twice is once.
+
+    profiles: where the spawner looks up what it may run; None: a runner writes that itself.
 
     Raises:
         UsageError: bindings, repository or tag are not right; names the fix. Nothing was written.
@@ -58,6 +61,8 @@ def open_for_services(request: Request) -> Served:
             raise
         return running
     try:
+        if profiles is not None:
+            register_profiles(opened, profiles, request.environ)
         _announce(opened, url)
     finally:
         opened.release()
