@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from overnight.contracts.loop import LoopConfig, comparable
 from overnight.contracts.wire import canonical, digest, dump
 
@@ -20,7 +22,11 @@ def changed_track_keys(before: LoopConfig, after: LoopConfig) -> tuple[str, ...]
     """The keys that differ and open a new comparison track, as `budget: 300.0 -> 60.0`."""
     old, new = comparable(before), comparable(after)
     return tuple(
-        f"{key}: {canonical(old[key])} -> {canonical(new[key])}"
+        f"{key}: {_shown(key, old[key])} -> {_shown(key, new[key])}"
         for key in sorted(new)
         if old[key] != new[key]
     )
+
+
+def _shown(key: str, value: Any) -> str:
+    return "no container" if key == "image" and value is None else canonical(value)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DEFAULT_HOST = "unix:///var/run/docker.sock"
 ASK_SECONDS = 20.0
 LOOK_SECONDS = 60.0
-NOBODY = "65534:65534"  #: as whom a candidate runs in a container
+NOBODY = "65534:65534"  #: sees of `reads` what a candidate's own user does
 LABEL = "overnight.doctor"
 EXTRA = "pip install 'overnight[docker]'"
 

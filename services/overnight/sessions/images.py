@@ -19,7 +19,7 @@ from overnight.configuration.image import DOCKERFILE
 from overnight.contracts.errors import InfrastructureError, UsageError
 from overnight.contracts.loop import ImageBuild, LoopConfig
 from overnight.sessions.engine import EngineUnreachableError, engine_host, image_id
-from overnight.sessions.preparing import DONE, Plan, Step, carry_out_prepare, read_stamp
+from overnight.sessions.preparing import DONE, Plan, Stamp, Step, carry_out_prepare, read_stamp
 from overnight.snapshots.manifest import EXECUTABLE
 from overnight.snapshots.tree import FolderTree, scan
 
@@ -57,8 +57,16 @@ def settled(loop: ResolvedLoop, environ: Mapping[str, str], kept: str | None) ->
             f"{told}: {name}, which this session runs in, is gone: put its files back as they "
             "were and run `overnight prepare`, or open another session with --tag"
         )
-    state = "is not built yet" if stamp is None else "is not built as it is now"
-    raise UsageError(f"{told} {state}: run `overnight prepare`")
+    raise UsageError(f"{told}{_state(stamp)}: run `overnight prepare`")
+
+
+def _state(stamp: Stamp | None) -> str:
+    """What is known of a build whose image is not there."""
+    if stamp is None:
+        return " is not built yet"
+    if stamp.state != DONE:
+        return ": the last build did not end well"
+    return " is not built as it is now"
 
 
 def _is_there(name: str, environ: Mapping[str, str]) -> bool | None:

@@ -130,5 +130,5 @@ def test_an_image_and_having_a_container_are_part_of_the_track(repo: Path) -> No
     digests = {track_digest(config, "frozen") for config in (process, own, named)}
 
     assert len(digests) == 3
-    assert changed_track_keys(process, own) == ('image: null -> "Overnight\'s own"',)
+    assert changed_track_keys(process, own) == ('image: no container -> "Overnight\'s own"',)
     assert changed_track_keys(own, named) == ('image: "Overnight\'s own" -> "a:1"',)
