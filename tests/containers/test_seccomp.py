@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import platform
 from pathlib import Path
@@ -9,11 +10,15 @@ from pathlib import Path
 import pytest
 from docker_engine import Engine
 
-from overnight.executors.container_seccomp import profile_text
+from overnight.executors.container_seccomp import allowed, profile_text
 from overnight.executors.seccomp import DENIED, MACHINES
 
 PROGRAMS = Path(__file__).parent / "programs"
 IMAGE = "overnight-sandbox:cpu"  #: built by the same script that starts these tests
+NEWER_THAN_LIBSECCOMP_2_5 = {
+    "cachestat", "fchmodat2", "futex_requeue", "futex_wait", "futex_wake", "map_shadow_stack",
+    "mseal",
+}  # fmt: skip
 EPERM, ENOSYS, NO_FAMILY = 1, 38, 97
 SECONDS = 120
 
@@ -72,3 +77,13 @@ def test_python_with_processes_threads_and_shared_memory_runs(engine: Engine, la
 def test_torch_with_loaders_gloo_and_several_threads_trains(engine: Engine, label: str) -> None:
     """Loader workers by fork and by spawn, a collective of two ranks, shared tensors."""
     assert run(engine, label, "training.py").split("\n")[-2] == "all of it trains"
+
+
+def test_no_name_on_the_list_is_a_slip_of_the_pen() -> None:
+    """The engine skips a name that it does not know: what was meant would be refused."""
+    library = ctypes.CDLL("libseccomp.so.2")  # came with the engine
+    unknown = {
+        name for name in allowed() if library.seccomp_syscall_resolve_name(name.encode()) == -1
+    }
+
+    assert unknown <= NEWER_THAN_LIBSECCOMP_2_5
