@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import posixpath
@@ -52,23 +53,71 @@ def collect(out: Path, into: Path, limit_bytes: int, choice: Choice = ALL) -> tu
     """Copy what may be taken from *out* to *into*, in sorted order until a limit is met.
 
     Links, hard links, pipes, sockets, devices and odd names are left out, and counted in the log.
+    No link is followed in *into* either, which may be another user's: it gets what is made there.
     """
     into.mkdir(exist_ok=True)
     taken: list[Collected] = []
     left_bytes, refused = limit_bytes, 0
-    for folder, path, name in _entries(out, choice):
-        if len(taken) >= MAX_FILES:
-            refused += 1
-            continue
-        size = _take(folder, name, into / path, left_bytes) if _is_plain(path) else None
-        if size is None:
-            refused += 1
-        else:
-            left_bytes -= size
-            taken.append(Collected(path=path, size_bytes=size))
+    target = Target(into)
+    try:
+        for folder, path, name in _entries(out, choice):
+            if len(taken) >= MAX_FILES:
+                refused += 1
+                continue
+            size = _take(folder, name, (target, path), left_bytes) if _is_plain(path) else None
+            if size is None:
+                refused += 1
+            else:
+                left_bytes -= size
+                taken.append(Collected(path=path, size_bytes=size))
+    finally:
+        target.close()
     if refused:
         log.warning("collect_refused", refused=refused, taken=len(taken))
     return tuple(taken)
+
+
+class Target:
+    """A folder that files are made in, by descriptors: whoever moves things there moves nothing of
+    ours elsewhere."""
+
+    def __init__(self, folder: Path) -> None:
+        self._top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        status = os.fstat(self._top)
+        self._owner = (status.st_uid, status.st_gid)
+
+    def create(self, path: str) -> int:
+        """A new file, open for writing, with its folders. Raises OSError."""
+        *folders, name = path.split("/")
+        current = os.dup(self._top)
+        try:
+            for folder in folders:
+                deeper = self._enter(current, folder)
+                os.close(current)
+                current = deeper
+            copy = os.open(name, CREATE_FILE, 0o644, dir_fd=current)
+        finally:
+            os.close(current)
+        self._give(copy)
+        return copy
+
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self._top)
+
+    def _enter(self, current: int, name: str) -> int:
+        made = False
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, 0o755, dir_fd=current)
+            made = True
+        deeper = os.open(name, OPEN_FOLDER, dir_fd=current)
+        if made:
+            self._give(deeper)
+        return deeper
+
+    def _give(self, descriptor: int) -> None:
+        if os.geteuid() == 0 and self._owner != (0, 0):
+            os.fchown(descriptor, *self._owner)
 
 
 def _entries(out: Path, choice: Choice) -> Iterator[tuple[int, str, str]]:
@@ -117,7 +166,7 @@ def _is_plain(path: str) -> bool:
     return path.isprintable() and "\\" not in path
 
 
-def _take(folder: int, name: str, target: Path, limit_bytes: int) -> int | None:
+def _take(folder: int, name: str, to: tuple[Target, str], limit_bytes: int) -> int | None:
     try:
         if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
             return None
@@ -130,8 +179,8 @@ def _take(folder: int, name: str, target: Path, limit_bytes: int) -> int | None:
             return None
         if status.st_size > limit_bytes:
             return None
-        target.parent.mkdir(parents=True, exist_ok=True)
-        copy = os.open(target, CREATE_FILE, 0o644)
+        target, path = to
+        copy = target.create(path)
         try:
             return _copy(source, copy, status.st_size)
         finally:

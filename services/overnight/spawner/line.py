@@ -25,7 +25,7 @@ class Line:
         folder.mkdir()
         folder.chmod(0o711)
         try:
-            for name, mode in MODES.items():
+            for name in MODES:
                 os.mkfifo(folder / name, 0o600)
                 self._ends[name] = _open(folder / name, os.O_RDWR)
             self.stdout = _open(folder / OUT, os.O_RDONLY)

@@ -51,6 +51,7 @@ log = structlog.get_logger()
 
 NAME = "docker"  #: of the executor, in errors
 LISTEN = 128
+MAX_LINES = 1024  #: connections at the same time, each with a thread
 LOOK_SECONDS = 0.5  #: between two looks at whether we should stop
 MAX_FROZEN_BYTES = 8 * 1024 * 1024
 _CREDENTIALS = struct.Struct("3i")
@@ -103,6 +104,13 @@ class Door:
             log.warning("stranger_refused", user=user)
             with contextlib.suppress(OSError):
                 frames.send(line, Refused(refused=f"user {user} may ask this spawner for nothing"))
+            line.close()
+            return
+        with self._lock:
+            crowded = len(self._lines) >= MAX_LINES
+        if crowded:
+            with contextlib.suppress(OSError):
+                frames.send(line, Refused(refused=f"{MAX_LINES} connections are open already"))
             line.close()
             return
         thread = threading.Thread(target=self._serve, args=(line,), name="line", daemon=True)

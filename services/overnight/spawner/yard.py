@@ -211,11 +211,14 @@ class Yard:
             raise SandboxUnavailableError(NAME, f"image {image} is not among those allowed here")
         if profile.network == "host" and not settings.network_host:
             raise SandboxUnavailableError(NAME, "network: host is not allowed here")
-        places = [*profile.reads, *(place for _, place in profile.at_home)]
+        for name, place in profile.at_home:
+            inside = any(is_below(place, read) for read in profile.reads)
+            if not inside or name.startswith("/") or ".." in name.split("/"):
+                raise SandboxUnavailableError(NAME, f"{name} can't be shown at home")
         roots = _words(settings.reads)
         if not roots:
             return binds.visible(profile.reads, (), (str(self.root),))
-        for path in places:
+        for path in profile.reads:
             binds.check(os.path.normpath(path), (str(self.root),))
             if not any(is_below(os.path.normpath(path), root) for root in roots):
                 raise SandboxUnavailableError(NAME, f"{path} is not among what may be shown here")

@@ -99,6 +99,14 @@ class FakeCage:
         if self.dies:
             self.end()
 
+    image = None
+
+    def resident_bytes(self) -> int:
+        return 0
+
+    def proportional_bytes(self) -> int:
+        return 0
+
     def members(self) -> list[int]:
         return []
 
