@@ -67,7 +67,7 @@ def setup(
 
 
 def prepare(repo: options.Repo = HERE, yes: Yes = False, as_json: AsJson = False) -> None:
-    """Fetch the data by the repository's own command, and build the image it names."""
+    """Fetch the data, and build the image, as the bindings say."""
     from overnight.configuration import process_environ
     from overnight.contracts.errors import UsageError
     from overnight.sessions import images

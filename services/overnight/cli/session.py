@@ -66,7 +66,7 @@ def open_(
     profiles: Profiles = None,
     as_json: AsJson = False,
 ) -> None:
-    """Open or resume a session for services that are started one by one, as in containers."""
+    """Open or resume a session for services started one by one."""
     from overnight.configuration import process_environ
     from overnight.ledger.stamp import local_day
     from overnight.sessions.demo import track_of
