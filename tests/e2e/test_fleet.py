@@ -202,7 +202,11 @@ def test_a_fixed_metrics_port_is_followed_by_the_next_ones(scene: Scene) -> None
         for slot in ("r0", "r1")
     ]
 
-    assert urls == [f"http://127.0.0.1:{port + n}/metrics" for n in range(2)]
+    assert urls == [f"http://127.0.0.1:{port + 1 + n}/metrics" for n in range(2)], "after its own"
+    gathered = f"http://127.0.0.1:{port}/metrics"
+    for slot in ("r0", "r1"):
+        name = f'overnight_runner_busy{{.*slot="{slot}".*}}'
+        procs.wait_until(lambda name=name: sample(gathered, name) == 0, 10, "all at one", 0.1)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ from overnight.ledger.identity import Identity, read_identity
 from overnight.plugins import EXECUTORS, load
 from overnight.runner.cards import MEASURE_SECONDS, Cards
 from overnight.runner.fleet import Fleet, groups_of, pause_unless_served, workers_of
+from overnight.runner.gathering import Gathered
 from overnight.runner.hardware import SlotLock, gpu_class, hardware_class
 from overnight.runner.leasing import Lease, Leasing, TurnLock
 from overnight.runner.metrics import DeviceMetrics, RunnerMetrics
@@ -113,11 +114,23 @@ def _serve_many(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
         raise
     workers = workers_of(groups, common, options.metrics_offset)
     fleet = Fleet(workers, files.service_logs, settings)
-    lifeline.say_ready(options.ready_fd)
+    endpoint = _gathered(options, identity, fleet)
+    lifeline.say_ready(options.ready_fd, metrics=endpoint.url if endpoint else None)
     return fleet.run(life.ending)
 
 
 def _metrics(
+def _gathered(
+    options: argparse.Namespace, identity: Identity, fleet: Fleet
+) -> telemetry.MetricsEndpoint | None:
+    registry = CollectorRegistry()
+    registry.register(Gathered(fleet.endpoints))
+    settings = load_settings(RunnerSettings, process_environ())
+    port = settings.metrics_port and settings.metrics_port + options.metrics_offset
+    labels = {"session": identity.sid, "tag": identity.tag}
+    return telemetry.serve_metrics(registry, port, settings.metrics_host, labels)
+
+
     options: argparse.Namespace, settings: RunnerSettings, identity: Identity
 ) -> tuple[CollectorRegistry, RunnerMetrics, telemetry.MetricsEndpoint | None]:
     registry = CollectorRegistry()

@@ -123,6 +123,10 @@ class Fleet:
         self._lifeline, self._held = os.pipe()
         self._children = [self._child(worker, logs) for worker in workers]
 
+    def endpoints(self) -> list[str]:
+        """Where workers serve their metrics, as far as they were ready once."""
+        return [str(c.details["metrics"]) for c in self._children if c.details.get("metrics")]
+
     def run(self, ending: Event) -> int:
         """Until *ending* is set; then all workers have ended. Returns the exit code.
 
