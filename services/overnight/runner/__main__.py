@@ -112,7 +112,8 @@ def _serve_many(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
         flags, sender = Flags(connection), LedgerSender(connection, identity.sid)
         pause_unless_served(flags, sender, identity.sid, str(error), life.should_stop)
         raise
-    workers = workers_of(groups, common, options.metrics_offset)
+    # The first port is this process's: it serves what all workers serve.
+    workers = workers_of(groups, common, options.metrics_offset + 1)
     fleet = Fleet(workers, files.service_logs, settings)
     endpoint = _gathered(options, identity, fleet)
     lifeline.say_ready(options.ready_fd, metrics=endpoint.url if endpoint else None)
