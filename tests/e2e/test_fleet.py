@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -181,10 +183,49 @@ def test_experiments_of_several_cards_make_fewer_workers(scene: Scene) -> None:
 
     # A card that is lost while nothing runs: its worker takes the one that was left over.
     scene.gpus.change(uuid(1), errors={"*": LOST})
-    procs.wait_until(lambda: scene.holders().get(uuid(4)) is not None, 20, "the spare is held", 0.1)
-    again = scene.workers()["r0"].pid
-    assert scene.holders()[uuid(0)] == scene.holders()[uuid(4)] == again != pids["r0"]
+
+    def swapped() -> bool:
+        again = scene.workers().get("r0")
+        held = scene.holders()
+        both = {held.get(uuid(0)), held.get(uuid(4))}
+        return again is not None and again.pid != pids["r0"] and both == {again.pid}
+
+    procs.wait_until(swapped, 20, "the spare is held", 0.1)
     assert scene.workers()["r1"].pid == pids["r1"]
+
+
+def test_a_lost_card_without_a_spare_is_told_and_alerted_and_its_worker_takes_no_job(
+    scene: Scene,
+) -> None:
+    for number in range(2):
+        scene.gpus.add(number)
+    scene.open()
+    scene.fleet("--gpus", "all")
+    scene.ready(2)
+    urls = [next(e["url"] for e in scene.log(f"r{n}") if e["event"] == "metrics_endpoint_up")
+            for n in range(2)]  # fmt: skip
+    scene.gpus.change(uuid(1), errors={"*": LOST}, used_mb=777)
+    procs.wait_until(lambda: sample(urls[1], "overnight_device_quarantined") == 1, 20, "told", 0.1)
+    procs.wait_until(lambda: sample(urls[1], "overnight_device_healthy") == 0, 20, "seen", 0.1)
+
+    assert sample(urls[0], "overnight_device_quarantined") == 0
+    assert sample(urls[0], "overnight_device_healthy") == 1
+    assert sample(urls[0], "overnight_device_memory_used_bytes") == 4 * 2**20
+    assert sample(urls[0], "overnight_device_memory_bytes") == 81559 * 2**20
+    notice = json.loads((scene.folder / "locks" / f"{uuid(1)}.quarantined").read_text())
+    assert notice["reason"] == f"{uuid(1)}: NVML says: GPU is lost"
+
+    scene.gpus.change(uuid(1), errors={})
+    procs.wait_until(lambda: sample(urls[1], "overnight_device_quarantined") == 0, 20, "back", 0.1)
+    assert not (scene.folder / "locks" / f"{uuid(1)}.quarantined").exists()
+
+
+def sample(url: str, name: str) -> float | None:
+    """The one series of that name."""
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    found = [line for line in lines if re.match(rf"{name}[{{ ]", line)]
+    return float(found[0].rpartition(" ")[2]) if found else None
 
 
 def test_a_fixed_metrics_port_is_followed_by_the_next_ones(scene: Scene) -> None:

@@ -120,7 +120,6 @@ def _serve_many(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
     return fleet.run(life.ending)
 
 
-def _metrics(
 def _gathered(
     options: argparse.Namespace, identity: Identity, fleet: Fleet
 ) -> telemetry.MetricsEndpoint | None:
@@ -132,6 +131,7 @@ def _gathered(
     return telemetry.serve_metrics(registry, port, settings.metrics_host, labels)
 
 
+def _metrics(
     options: argparse.Namespace, settings: RunnerSettings, identity: Identity
 ) -> tuple[CollectorRegistry, RunnerMetrics, telemetry.MetricsEndpoint | None]:
     registry = CollectorRegistry()
@@ -151,7 +151,7 @@ class _Held:
     gpus: tuple[Gpu, ...]
     nvml: Nvml | None
     driver: str | None
-    has_spares: bool  #: it may hold others instead
+    leasing: Leasing
 
     @property
     def hardware(self) -> str:
@@ -175,10 +175,9 @@ def _hold_devices(
     if needs > len(wanted):
         raise UsageError(f"each experiment needs {needs} GPUs, --device names {len(wanted)}")
     locks = device_lock_dir(process_environ())
-    has_spares = len(wanted) > needs
     leasing = Leasing(
         folder=locks,
-        turn=TurnLock(locks, sid) if has_spares else None,
+        turn=TurnLock(locks, sid) if len(wanted) > needs else None,
         wanted=wanted,
         needs=needs,
         unfit=(lambda device: None) if nvml is None else partial(lost, nvml),
@@ -186,7 +185,7 @@ def _hold_devices(
     lease = leasing.acquire(life.should_stop, partial(lifeline.say_waiting, options.ready_fd))
     inventory = Inventory() if nvml is None else read_inventory(nvml)
     gpus = tuple(gpu for gpu in inventory.gpus if gpu.uuid in lease.devices)
-    return _Held(lease, gpus, nvml, inventory.driver, has_spares)
+    return _Held(lease, gpus, nvml, inventory.driver, leasing)
 
 
 def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
@@ -217,7 +216,7 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
         nvml=held.nvml,
         settings=watching,
         is_alone=partial(_is_alone, flags, identity.sid),
-        on_lost=life.ending.set if held.has_spares else lambda: None,
+        on_lost=partial(_let_go, life, held),
     )
     metrics.about(device=bench.device, hardware=bench.hardware, isolation=bench.executor.isolation)
     notices = tuple(Notice(lock.path.with_suffix(".quarantined")) for lock in held.lease.locks)
@@ -227,13 +226,13 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
         metrics=endpoint.url if endpoint else None,
         isolation=bench.executor.isolation,
     )
+    if held.gpus:
+        watch = partial(_measure, life, cards, held, DeviceMetrics(registry))
+        Thread(target=watch, daemon=True).start()
     lifeline.Patience(life, options.ready_fd).until_done(runner.recover)
     metrics.ready()
     beat = partial(_beat, life, flags, identity.sid, options.slot, metrics)
     Thread(target=beat, daemon=True).start()
-    if held.gpus:
-        watch = partial(_measure, life, cards, held, DeviceMetrics(registry))
-        Thread(target=watch, daemon=True).start()
     PoolWorker(
         connection,
         options.pool,
@@ -269,6 +268,12 @@ def _executor_options(options: argparse.Namespace, files: SessionFiles) -> dict[
     if options.executor == "docker" and spawner is not None:
         chosen["spawner"] = spawner
     return chosen
+
+
+def _let_go(life: lifeline.Lifeline, held: _Held) -> None:
+    """A card is lost: end, to be started again, where others are free to take its place."""
+    if held.leasing.can_replace(held.lease):
+        life.ending.set()
 
 
 def _is_alone(flags: Flags, sid: str) -> bool:

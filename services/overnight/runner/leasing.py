@@ -20,6 +20,7 @@ from overnight.runner.hardware import DeviceLock
 log = structlog.get_logger()
 
 POLL_SECONDS = 0.5
+TURN_SECONDS = 5.0  #: a worker that waits longer for its turn says so
 
 
 class TurnLock(DeviceLock):
@@ -69,9 +70,7 @@ class Leasing:
             SessionHeldError: *stop* said so before they were.
             InfrastructureError: the lock folder can't be used.
         """
-        if self.turn is not None:
-            self.turn.acquire(stop, on_wait, self.poll_seconds)
-        said: str | None = None
+        said = self._wait_for_turn(stop, on_wait)
         try:
             while True:
                 got, why = self._try()
@@ -90,6 +89,37 @@ class Leasing:
         finally:
             if self.turn is not None:
                 self.turn.release()
+
+    def can_replace(self, lease: Lease) -> bool:
+        """Would a worker that let go of *lease* find devices that are all fit now?"""
+        fit = sum(self.unfit(device) is None for device in lease.devices)
+        for device in self.wanted:
+            if device in lease.devices or self.unfit(device) is not None:
+                continue
+            lock = DeviceLock(self.folder, device)
+            if lock.try_acquire():
+                lock.release()
+                fit += 1
+        return fit >= self.needs
+
+    def _wait_for_turn(
+        self, stop: Callable[[], bool], on_wait: Callable[[str | None], None]
+    ) -> str | None:
+        """What was said meanwhile: workers that start together wait for moments, which is no news.
+
+        Raises:
+            SessionHeldError: *stop* said so before it was ours.
+        """
+        said: str | None = None
+        began = time.monotonic()
+        while self.turn is not None and not self.turn.try_acquire():
+            if stop():
+                raise SessionHeldError(f"{self.turn.name} did not come")
+            if said is None and time.monotonic() - began > TURN_SECONDS:
+                said = f"{self.turn.name} is pid {self.turn.holder()}'s"
+                on_wait(said)
+            time.sleep(self.poll_seconds / 5)
+        return said
 
     def _try(self) -> tuple[Lease | None, str]:
         taken: list[tuple[str, DeviceLock]] = []

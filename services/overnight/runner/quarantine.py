@@ -16,6 +16,7 @@ from pathlib import Path
 
 import structlog
 
+from overnight.contracts.errors import SandboxAwayError
 from overnight.contracts.execution import Executor, Stuck
 from overnight.runner.cards import Trouble
 
@@ -85,7 +86,8 @@ class Quarantine:
                 for notice in (self.notice, *self.beside) if why.is_news else ():
                     notice.post(why.reason, why.pids)
                 self.set_gauge(1)
-                self.say_waiting(f"{self.device} is quarantined: {why.reason}")
+                reason = why.reason.removeprefix(f"{self.device}: ")
+                self.say_waiting(f"{self.device} is quarantined: {reason}")
             if self._stops_within(LOOK_SECONDS if said else 0.1):
                 return False
         if said:
@@ -97,8 +99,12 @@ class Quarantine:
         return not said
 
     def _why(self) -> Trouble | None:
-        own = self.executor.reconcile({"sid": self.sid, "runner": self.runner})
-        stuck = (*own.stuck, *self.executor.reconcile({"device": self.device}).stuck)
+        try:
+            own = self.executor.reconcile({"sid": self.sid, "runner": self.runner})
+            stuck = (*own.stuck, *self.executor.reconcile({"device": self.device}).stuck)
+        except SandboxAwayError:
+            # Who comes back ends what is left before it makes the next one, and a job waits for it.
+            return self.trouble()
         if stuck:
             return Trouble(reason=stuck[0].reason, pids=_pids(stuck))
         if own.held:

@@ -148,3 +148,20 @@ def _until(seen: object) -> None:
     assert callable(seen)
     while not seen() and time.monotonic() < deadline:
         time.sleep(0.01)
+
+
+def test_a_worker_lets_go_only_where_others_are_free_to_take_its_place(tmp_path: Path) -> None:
+    broken: dict[str, str] = {}
+    mine = leasing(tmp_path, 2, unfit=broken.get)
+    lease = mine.acquire(lambda: False)
+    broken["GPU-0"] = "GPU-0 is lost"
+    others = [DeviceLock(tmp_path / "locks", device) for device in ("GPU-2", "GPU-3")]
+    assert all(lock.try_acquire() for lock in others)
+
+    assert not mine.can_replace(lease), "all others are held"
+    others[1].release()
+    assert mine.can_replace(lease)
+    broken["GPU-3"] = "GPU-3 is lost too"
+    assert not mine.can_replace(lease)
+    lease.release()
+    others[0].release()
