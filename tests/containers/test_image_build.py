@@ -106,6 +106,12 @@ def test_prepare_builds_it_and_a_session_runs_in_it_and_keeps_it(
     assert another.code == 2
     assert "is not built as it is now: run `overnight prepare" in another.err
 
+    engine.client.images.get(BASE).tag(*name.split(":"))
+    moved = cli("run", repo, "--max", 1, "--json", seconds=120)
+    notes = [line["text"] for line in moved.lines if line.get("event") == "note"]
+
+    assert any(f"image {name} is another one by now" in note for note in notes), moved.lines[:6]
+
     engine.client.images.remove(name, force=True)
     gone = cli("run", repo, "--max", 2)
     assert gone.code == 2

@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from overnight.configuration import ResolvedLoop
+from overnight.configuration import ResolvedLoop, SpawnerSettings, load_settings
 from overnight.configuration.image import DOCKERFILE
 from overnight.contracts.errors import InfrastructureError, UsageError
 from overnight.contracts.loop import ImageBuild, LoopConfig
+from overnight.ledger.fold import SessionState
 from overnight.sessions.engine import EngineUnreachableError, engine_host, image_id
 from overnight.sessions.preparing import DONE, Plan, Stamp, Step, carry_out_prepare, read_stamp
 from overnight.snapshots.manifest import EXECUTABLE
@@ -81,6 +82,31 @@ def image_name(config: LoopConfig) -> str | None:
     """Of a configuration that is settled. None: the executor's own, or no container."""
     assert not isinstance(config.image, ImageBuild)
     return config.image
+
+
+def another_image(
+    config: LoopConfig, state: SessionState, environ: Mapping[str, str]
+) -> tuple[str, ...]:
+    """A note where the image's name means another one than the session's best ran in. Libraries
+    may differ then, and with them what a result is compared with."""
+    if not config.in_container or state.incumbent is None:
+        return ()
+    best = state.experiments[state.incumbent].final
+    name = image_name(config) or load_settings(SpawnerSettings, environ).image
+    try:
+        now = image_id(environ, name)
+    except EngineUnreachableError:
+        return ()
+    if now is None or best is None or best.image in (None, now):
+        return ()
+    return (
+        f"image {name} is another one by now ({_short(now)}) than what the best so far ran in "
+        f"({_short(str(best.image))}): for a comparison among equals begin anew with --tag NAME",
+    )
+
+
+def _short(identity: str) -> str:
+    return identity.removeprefix("sha256:")[:12]
 
 
 def name_of(loop: ResolvedLoop) -> str:

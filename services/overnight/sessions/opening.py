@@ -40,7 +40,7 @@ from overnight.ledger.program import kept_program
 from overnight.orchestrator.policy import POLICY_VERSION, check_policy
 from overnight.sessions.base import base_of
 from overnight.sessions.beginning import Beginning, begin, check_beginning
-from overnight.sessions.images import image_name, settled
+from overnight.sessions.images import another_image, image_name, settled
 from overnight.sessions.limits import check_limits
 from overnight.sessions.locate import read_state, sessions_beside
 from overnight.sessions.preflight import changed_since, check_plugins, check_prepared
@@ -283,7 +283,10 @@ def _resume(files: SessionFiles, lock: int, launch: _Launch, request: Request) -
         config=config,
         state=state,
         resumed=True,
-        notes=_newer_edits(files, session, launch.resolved.repo),
+        notes=(
+            *_newer_edits(files, session, launch.resolved.repo),
+            *another_image(config, state, request.environ),
+        ),
         lock=lock,
     )
 

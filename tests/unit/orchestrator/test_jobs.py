@@ -58,6 +58,7 @@ def test_a_job_carries_what_it_takes_to_measure() -> None:
         },
         constraints=[{"name": "mem", "max": 5.0}],
         guard=["uv", "run", "pytest"],
+        gpus=2,
     )
     story.experiment(metric=0.5, guard="passed", measures={"mem": 1.0})
     number = story.state.next_id
@@ -69,11 +70,13 @@ def test_a_job_carries_what_it_takes_to_measure() -> None:
     )  # fmt: skip
     issued = AttemptIssued(id=number, attempt=1, wall_seconds=1.0)
     story.writer.append(RowKind.ATTEMPT_ISSUED, f"attempt:{number}:1", issued)
-    job = jobs.job_for(story.state, number, jobs.Launch(argv=("x",), python=None, env={}))
+    launch = jobs.Launch(argv=("x",), python=None, image="a:1", env={})
+    job = jobs.job_for(story.state, number, launch)
 
     assert wire.dump(job)["source"] == {"command": ["python", "score.py"]}
     assert job.guard == ("pytest",)
     assert job.maximize
+    assert (job.python, job.image, job.gpus) == (None, "a:1", 2)
     assert [one.name for one in job.constraints] == ["mem"]
     assert job.guard_unless_worse_than is not None
     assert job.guard_unless_worse_than <= 0.5
