@@ -20,7 +20,7 @@ from overnight.ledger import chain
 from overnight.orchestrator.metrics import OrchestratorCollector
 from overnight.orchestrator.policy import decide
 from overnight.recorder.metrics import RecorderMetrics
-from overnight.runner.metrics import RunnerMetrics
+from overnight.runner.metrics import DeviceMetrics, RunnerMetrics
 from overnight.spawner.container import Tally
 from overnight.spawner.metrics import YardCollector
 from tests.unit.ledger.history_of import SID, opening, result
@@ -93,6 +93,10 @@ def _scrape(writer: _Writer, folder: Path, tag: str = "mar5") -> dict[str, list[
     RecorderMetrics(services["recorder"], lambda: writer.state)
     runner = RunnerMetrics(services["runner"])
     runner.about(device="cpu:0", hardware="cpu", isolation="namespaces")
+    devices = DeviceMetrics(services["runner"])
+    devices.info.labels("GPU-1", "H200", "550").set(1)
+    for gauge in (devices.healthy, devices.memory, devices.memory_used):
+        gauge.labels("GPU-1").set(1)
     return {
         name: _serve(registry, tag, **({"slot": "r0"} if name == "runner" else {}))
         for name, registry in services.items()
