@@ -49,6 +49,7 @@ class Box:
 
     sandbox: Sandbox
     spec: SandboxSpec
+    answers: list[Execution] = field(default_factory=list)
 
     def wait(
         self, wall: float = 20.0, cpu: float | None = None, sink: OutputSink | None = None
@@ -64,6 +65,7 @@ class Box:
                 sink(name, chunk)
 
         execution = self.sandbox.wait(Deadline(wall_seconds=wall, cpu_seconds=cpu), keep)
+        self.answers.append(execution)
         return Run(execution, chunks, self.spec.log_path.read_bytes())
 
 
@@ -74,6 +76,8 @@ class Bench:
     executor: Executor
     root: Path
     python: Path = field(default_factory=lambda: Path(sys.executable))
+    mark: str = field(default_factory=lambda: f"mark-{os.urandom(8).hex()}")
+    boxes: list[Box] = field(default_factory=list)  #: all that were started
     _count: int = 0
 
     def snapshot(self, files: dict[str, str]) -> Path:
@@ -106,13 +110,14 @@ class Bench:
     def box(
         self, code: str, *arguments: str, files: dict[str, str] | None = None, **changes: Any
     ) -> Iterator[Box]:
-        """A started sandbox whose train.py is *code*."""
+        """A started sandbox whose train.py is *code*; its last argument is the bench's mark."""
         tree = self.snapshot({"train.py": code, **(files or {})})
-        spec = self.spec(("python", "train.py", *arguments), **changes)
+        spec = self.spec(("python", "train.py", *arguments, self.mark), **changes)
         sandbox = self.executor.prepare(spec)
         try:
             sandbox.start(tree)
-            yield Box(sandbox, spec)
+            self.boxes.append(Box(sandbox, spec))
+            yield self.boxes[-1]
         finally:
             sandbox.destroy()
 

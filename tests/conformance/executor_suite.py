@@ -1,6 +1,7 @@
 """What every executor must do, walls or not. Subclass it and provide the `executor` fixture.
 
-A test whose docstring begins with P and a number shows that row of the abuse catalogue.
+A test whose docstring begins with P and a number shows that row of the abuse catalogue
+(docs/hardening.md); what must be so after every such row is checked then.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import pytest
 from tests.conformance import candidates
 from tests.conformance.bench import LABELS, Bench, alive, digest, groups, traces, until
 from tests.conformance.driver import begin, end
+from tests.conformance.invariant import Invariant, left_below, rows
 
 from overnight.contracts.errors import SandboxUnavailableError
 from overnight.contracts.execution import Deadline, Execution, Executor, Exit, Limits, Sandbox
@@ -30,6 +32,7 @@ KILL_SECONDS = 2.0  #: after a deadline or a runner's death nothing may be alive
 class ExecutorSuite:
     """Verbs, deadlines, kills, logs, files. Names are claims about any executor."""
 
+    profile: str  #: its column in docs/hardening.md
     isolation: str  #: what the executor must say of itself
     cpu_sources: tuple[str, ...]
 
@@ -47,6 +50,24 @@ class ExecutorSuite:
     def bench(self, executor: Executor, tmp_path: Path) -> Iterator[Bench]:
         yield Bench(executor, tmp_path)
         executor.reconcile(LABELS)  # what a failed test may have left
+
+    def handlers(self, request: pytest.FixtureRequest) -> dict[str, int]:
+        """Name -> pid of whoever handles what candidates do."""
+        return {"runner": os.getpid()}
+
+    def left(self, request: pytest.FixtureRequest) -> list[str]:
+        """What is left of sandboxes; [] is right."""
+        return left_below(request.getfixturevalue("tmp_path"))
+
+    @pytest.fixture(autouse=True)
+    def _after_a_row_all_is_well(self, request: pytest.FixtureRequest) -> Iterator[None]:
+        if not rows(request.function):
+            yield
+            return
+        bench = request.getfixturevalue("bench")
+        invariant = Invariant(bench, self.handlers(request), lambda: self.left(request))
+        yield
+        invariant.check()
 
     def test_it_says_what_its_sandboxes_give(self, executor: Executor) -> None:
         assert executor.isolation == self.isolation
@@ -268,7 +289,7 @@ class ExecutorSuite:
             assert bench.run(code).text() == "[]\n[]\n'' ['train.py']\n"
 
     def test_a_flood_is_bounded_on_disk_and_in_memory(self, bench: Bench) -> None:
-        """P05."""
+        """P05: a flood."""
         flood = "import os\nwhile True: os.write(1, b'0123456789abcdef' * 4096)"
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         run = bench.run(flood, wall=2.0)
@@ -283,7 +304,7 @@ class ExecutorSuite:
         assert grown_kib < 200 * 1024
 
     def test_one_huge_line_keeps_its_start_and_its_end(self, bench: Bench) -> None:
-        """P06."""
+        """P06: 128 MiB in one line."""
         code = (
             "import os\n"
             "os.write(1, b'start')\n"
@@ -325,7 +346,7 @@ class ExecutorSuite:
     def test_only_plain_files_within_limits_are_collected(
         self, bench: Bench, tmp_path: Path
     ) -> None:
-        """P20."""
+        """P20: links, hard links, pipes, sockets, odd names, depth, size."""
         limits = bench.spec(()).limits.__class__(out_bytes=100)
         with bench.box(candidates.TRAPS, limits=limits) as box:
             assert box.wait().execution.exit_code == 0
@@ -368,7 +389,7 @@ class ExecutorSuite:
         assert bench.run(code, limits=limits).execution.exit_code == 0
 
     def test_open_files_are_limited(self, bench: Bench) -> None:
-        """P10."""
+        """P10: open files."""
         code = (
             "import errno\n"
             "held = []\n"
@@ -401,7 +422,7 @@ class ExecutorSuite:
     def test_a_candidate_that_changes_its_own_clock_changes_no_time_of_ours(
         self, bench: Bench
     ) -> None:
-        """P14."""
+        """P14: its own clock, and LD_PRELOAD."""
         code = (
             "import time\n"
             "began = time.monotonic()\n"
@@ -449,7 +470,7 @@ class ExecutorSuite:
     def test_what_was_asked_for_is_taken_from_the_working_folder_and_nothing_else(
         self, bench: Bench, tmp_path: Path, keep: tuple[str, ...], wanted: dict[str, int | None]
     ) -> None:
-        """Never what is frozen, no link, no pipe, and only plain files."""
+        """P20: never what is frozen, no link, no pipe, and only plain files."""
         code = candidates.LEAVES
         files = {"score.py": "frozen", "data/a.txt": "a", "mixed/frozen.txt": "f"}
         frozen = ("score.py", "data", "mixed/frozen.txt")
@@ -473,6 +494,7 @@ class ExecutorSuite:
         assert [item.path for item in taken] == ["a"]
 
     def test_what_a_command_does_to_its_tree_never_reaches_the_snapshot(self, bench: Bench) -> None:
+        """P19: the snapshot."""
         tree = bench.snapshot({"train.py": candidates.VANDAL, "data/a.txt": "a", "data/b.txt": "b"})
         before = digest(tree)
         sandbox = bench.executor.prepare(bench.spec(("python", "train.py")))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.conformance import candidates
+from tests.conformance.abuse_suite import AbuseSuite
 from tests.conformance.bench import Bench, Box, Listener, alive
 from tests.conformance.driver import end
 from tests.conformance.executor_suite import ExecutorSuite
@@ -100,19 +101,22 @@ class RootClaims:
         assert bench.run(code).text() == "True\n"
 
 
-class TestHere(Built, ExecutorSuite, WallsSuite):
+class TestHere(Built, AbuseSuite, ExecutorSuite, WallsSuite):
     """As whoever runs the tests."""
 
+    profile = "process, ordinary user"
     isolation = "namespaces"
     cpu_sources = ("perf", "cgroup")
+    oom_signals = (9, None)  # without a control group it is our kill
 
 
 if AS_ROOT:
     del TestHere
 
-    class TestAsRoot(RootClaims, Built, ExecutorSuite, WallsSuite):
+    class TestAsRoot(RootClaims, Built, AbuseSuite, ExecutorSuite, WallsSuite):
         """With one unprivileged user a sandbox, and control groups."""
 
+        profile = "process, root"
         isolation = "namespaces"
         cpu_sources = ("cgroup",)
 
@@ -130,6 +134,7 @@ if AS_ROOT:
 class TestWithoutWalls(Built, ExecutorSuite):
     """Where a host gives no namespaces."""
 
+    profile = "process, no walls"
     isolation = "none"
     cpu_sources = ("proc",)
     more = {"isolation": "none"}  # noqa: RUF012 - read only

@@ -87,9 +87,10 @@ class WallsSuite:
         self, bench: Bench, services: dict[str, Listener], canaries: list[Path],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip
-        """P14: the clock. P15: ptrace and process_vm. P16: kill(1). P17: secrets, metadata.
+        """P14: the host's clock. P15: ptrace and process_vm of the first process. P16: kill(1).
 
-        P18: every way out. P19: frozen files, mounts.
+        P17: secrets in environments, cloud metadata. P18: every way out. P19: frozen files, mounts.
+        P20: a device.
         """
         monkeypatch.setenv("REDIS_PASSWORD", SECRET)
         unreadable = ["/etc/shadow", "/root/.bashrc", "/run", "/var", "/sys/fs/cgroup", "/home"]
@@ -264,7 +265,7 @@ class WallsSuite:
         assert run.text().splitlines()[:2] == [f"{home}/.venv False", "1"]
 
     def test_fork_stops_at_the_process_limit(self, bench: Bench) -> None:
-        """P01."""
+        """P01: forks."""
         code = (
             "import os, time\n"
             "count = 0\n"
@@ -281,7 +282,7 @@ class WallsSuite:
         assert 20 < int(words[1]) <= 40
 
     def test_threads_stop_at_the_process_limit(self, bench: Bench) -> None:
-        """P10."""
+        """P10: threads."""
         code = (
             "import threading, time\n"
             "count = 0\n"
@@ -310,7 +311,7 @@ class WallsSuite:
         assert run.execution.survivors == 0
 
     def test_memory_of_the_whole_sandbox_is_limited(self, bench: Bench) -> None:
-        """P02."""
+        """P02: of all its processes together."""
         code = (
             "import os, time\n"
             "if os.fork():\n"
@@ -339,7 +340,7 @@ class WallsSuite:
         assert 200 << 20 < peak < 400 << 20
 
     def test_sizes_of_files_and_of_the_temporary_folders_are_limited(self, bench: Bench) -> None:
-        """P03: one file, /tmp, /dev/shm. P13."""
+        """P03: one file, /tmp, /dev/shm. P13: on and on."""
         code = (
             "import errno, signal\n"
             "for path, size in (('/tmp/x', 40), ('/dev/shm/x', 40), ('x', 80)):\n"

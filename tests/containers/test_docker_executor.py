@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from docker_engine import Engine
+from tests.conformance.abuse_suite import CANARY, AbuseSuite
 from tests.conformance.bench import Bench, Box, Listener
 from tests.conformance.executor_suite import ExecutorSuite
+from tests.conformance.invariant import left_below
 from tests.conformance.walls_suite import LIBRARY, WallsSuite
 from tests.containers.spawning import Spawner, running
 
 from overnight import plugins
-from overnight.contracts.execution import Executor
+from overnight.contracts.execution import Executor, Limits
 
 
 @pytest.fixture(scope="module")
 def spawner(engine: Engine) -> Iterator[Spawner]:
-    with running(engine.host) as found:
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("REDIS_PASSWORD", CANARY)  # no candidate may find it
+            found = stack.enter_context(running(engine.host))
+        assert CANARY in Path(f"/proc/{found.process.pid}/environ").read_text()
         yield found
         assert found.stop() == 0
         left = engine.client.containers.list(all=True, filters={"label": found.label})
@@ -28,11 +35,13 @@ def spawner(engine: Engine) -> Iterator[Spawner]:
         assert list((found.root / "sandboxes").iterdir()) == []
 
 
-class TestDocker(ExecutorSuite, WallsSuite):
+class TestDocker(AbuseSuite, ExecutorSuite, WallsSuite):
     """In containers of the real engine."""
 
+    profile = "docker"
     isolation = "container"
     cpu_sources = ("cgroup",)
+    more_writable = frozenset({"/tmp/home", "/dev/mqueue"})
 
     @pytest.fixture
     def options(self, spawner: Spawner) -> dict[str, Any]:
@@ -48,6 +57,26 @@ class TestDocker(ExecutorSuite, WallsSuite):
         yield
         for container in engine.client.containers.list(all=True, filters={"label": spawner.label}):
             assert container.status in ("exited", "dead", "created"), container.attrs["State"]
+
+    def handlers(self, request: pytest.FixtureRequest) -> dict[str, int]:
+        spawner: Spawner = request.getfixturevalue("spawner")
+        return {**super().handlers(request), "spawner": spawner.process.pid}
+
+    def left(self, request: pytest.FixtureRequest) -> list[str]:
+        """Also of containers and of the spawner's folders."""
+        engine: Engine = request.getfixturevalue("engine")
+        spawner: Spawner = request.getfixturevalue("spawner")
+        found = [c.id for c in engine.client.containers.list(
+            all=True, filters={"label": spawner.label})]  # fmt: skip
+        found += [str(folder) for folder in (spawner.root / "sandboxes").iterdir()]
+        found += left_below(spawner.root)
+        return found + super().left(request)
+
+    def places(self, request: pytest.FixtureRequest) -> list[str]:
+        spawner: Spawner = request.getfixturevalue("spawner")
+        engine: Engine = request.getfixturevalue("engine")
+        ours = [spawner.socket, spawner.root / "profiles", spawner.root / "locks"]
+        return [*map(str, ours), engine.host.removeprefix("unix://")]
 
     def host_uid(self, answers: dict[str, Any]) -> int:
         assert answers["uid"] not in (0, 65534)
@@ -79,6 +108,43 @@ class TestDocker(ExecutorSuite, WallsSuite):
         assert {place: answers[f"read {place}"] for place in places} == dict.fromkeys(
             places, "EACCES"
         )
+
+    def test_files_in_memory_are_limited_in_number(self, bench: Bench) -> None:
+        """P04: how many in each temporary file system."""
+        code = (
+            "import errno\n"
+            "for folder in ('/tmp', '/tmp/home', '/dev/shm'):\n"
+            "    try:\n"
+            "        for count in range(2000): open(f'{folder}/{count}', 'w').close()\n"
+            "        print('no end')\n"
+            "    except OSError as error: print(errno.errorcode[error.errno], count)\n"
+        )
+        words = bench.run(code, limits=Limits(disk_files=1000)).text().split()
+
+        assert words[::2] == ["ENOSPC"] * 3
+        assert all(900 < int(count) < 1000 for count in words[1::2])
+
+    def test_the_engine_keeps_nothing_of_a_flood(
+        self, bench: Bench, engine: Engine, spawner: Spawner
+    ) -> None:
+        """P05: on the engine's own disk."""
+        flood = "import os\nwhile True: os.write(1, b'0123456789abcdef' * 4096)"
+        kept: list[int] = []
+
+        def look(_: str, __: bytes) -> None:
+            if len(kept) < 200:  # after 13 MiB
+                kept.append(0)
+                if len(kept) == 200:
+                    (found,) = engine.client.containers.list(filters={"label": spawner.label})
+                    state = Path(engine.client.info()["DockerRootDir"]) / "containers" / found.id
+                    assert found.attrs["LogPath"] == ""
+                    kept[-1] = sum(f.stat().st_size for f in state.rglob("*") if f.is_file())
+
+        with bench.box(flood) as box:
+            run = box.wait(3.0, sink=look)
+
+        assert run.execution.log_bytes > 12 << 20
+        assert 0 < kept[-1] < 1 << 20
 
     def test_two_sandboxes_at_once_have_different_users(self, bench: Bench) -> None:
         with (

@@ -21,6 +21,8 @@ from overnight.runner import quarantine
 from overnight.runner.cards import Cards
 from overnight.runner.quarantine import Notice, Quarantine
 
+PROFILE = "cards"  #: where rows of the abuse catalogue are shown here
+
 
 def result(status: str = "scored", **more: Any) -> ExperimentResult:
     metric = 1.5 if status == "scored" else None
@@ -79,6 +81,7 @@ def test_a_processor_slot_has_no_cards_and_nothing_to_say() -> None:
 def test_a_card_that_is_lost_makes_the_attempt_nobody_s_fault(
     lose: Callable[[FakeGpus], None], status: str, bench: Bench
 ) -> None:
+    """P22: a card that is lost."""
     """Without any Xid: NVML says that it is lost, or lists it no more."""
     cards = bench.cards(uuid(0))
     cards.begin()
@@ -112,6 +115,7 @@ def _heard(cards: Cards, number: int) -> None:
 
 
 def test_a_hardware_xid_is_named_and_runs_the_attempt_again(bench: Bench) -> None:
+    """P22: an Xid of the card's."""
     cards = bench.cards(uuid(0))
     cards.begin()
     bench.host.xid(uuid(0), 45)
@@ -127,6 +131,7 @@ def test_a_hardware_xid_is_named_and_runs_the_attempt_again(bench: Bench) -> Non
 
 
 def test_an_application_s_xid_stays_the_candidate_s_with_a_flag(bench: Bench) -> None:
+    """P22: an Xid of the candidate's."""
     cards = bench.cards(uuid(0))
     cards.begin()
     bench.host.xid(uuid(0), 31)
@@ -146,6 +151,7 @@ def test_what_we_ended_ourselves_stays_cancelled(bench: Bench) -> None:
 
 
 def test_memory_that_nobody_holds_is_waited_for(bench: Bench) -> None:
+    """P21: memory that no process holds."""
     cards = bench.cards(uuid(0), clear_seconds=30)
     assert cards.trouble() is None
     bench.host.change(uuid(0), used_mb=30_000)
@@ -189,6 +195,7 @@ def test_who_may_not_look_runs_all_the_same(bench: Bench) -> None:
 
 
 def test_a_card_that_fails_fast_rests_while_others_live(bench: Bench) -> None:
+    """P22: a card that fails fast."""
     cards = bench.cards(uuid(0), failures=2, pause_seconds=60)
     bench.alone = False
     cards.ended(result("infra", reason="sandbox", detail="docker: no device"))
