@@ -9,11 +9,13 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ import pytest
 from tests.e2e import procs
 from tests.fake_gpus import LOST, FakeGpus, uuid
 
+from overnight.sessions.opening import Request, open_session
 from redis_server import RedisServer
 
 SERVICES = str(Path(__file__).parents[2] / "services")
@@ -62,17 +65,14 @@ class Scene:
         loop = {"metric": "val_bpb", "run_cmd": "python train.py", "editable_files": "train.py",
                 "budget": 20, "pools": {"default": {"runners": 1}}, **keys}  # fmt: skip
         (repo / "loop.run.yaml").write_text(json.dumps(loop))
-        code = (
-            "import sys; from datetime import date; from pathlib import Path\n"
-            "from overnight.configuration import process_environ\n"
-            "from overnight.sessions.opening import Request, open_session\n"
-            "open_session(Request(repo=Path(sys.argv[1]), flags={}, environ=process_environ(),\n"
-            "    today=date(2026, 1, 1), services=True)).release()\n"
-        )
-        subprocess.run([sys.executable, "-c", code, str(repo)], env=self.environ(), check=True)
+        opened = open_session(
+            Request(repo=repo, flags={}, environ=self.environ(), today=date(2026, 1, 1),
+                    services=True)
+        )  # fmt: skip
+        opened.release()
 
     def fleet(self, *words: str) -> subprocess.Popen[str]:
-        argv = [sys.executable, "-m", "overnight.cli", "runner", "--dir", str(self.root),
+        argv = [sys.executable, "-m", "overnight.runner", "--dir", str(self.root),
                 "--redis", self.redis, *words]  # fmt: skip
         process = subprocess.Popen(
             argv, env=self.environ(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -101,6 +101,11 @@ class Scene:
     def log(self, slot: str) -> list[dict[str, Any]]:
         text = (self.root / "logs" / f"{slot}.log").read_text()
         return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+    def url(self, slot: str) -> str:
+        """Of its metrics."""
+        said = (e["url"] for e in self.log(slot) if e["event"] == "metrics_endpoint_up")
+        return str(next(said))
 
     def ready(self, number: int) -> None:
         """So many workers take jobs."""
@@ -158,13 +163,21 @@ def test_each_card_has_a_worker_and_slots_follow_the_cards(scene: Scene) -> None
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_no_worker_outlives_the_parent(number: signal.Signals, scene: Scene) -> None:
+    """And with a fixed port, each worker listens at one of its own, after the parent's."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    scene.more["OVERNIGHT_RUNNER_METRICS_PORT"] = str(port)
     scene.open()
     fleet = scene.fleet("--workers", "2")
     scene.ready(2)
+
     assert set(scene.holders()) == {"cpu-0", "cpu-1"}
+    assert [scene.url(f"r{n}") for n in range(2)] == [
+        f"http://127.0.0.1:{port + 1 + n}/metrics" for n in range(2)
+    ]
     fleet.send_signal(number)
     fleet.wait(20)
-
     procs.wait_until(lambda: not scene.workers(), 3, "no worker is left", 0.05)
 
 
@@ -202,9 +215,8 @@ def test_a_lost_card_without_a_spare_is_told_and_alerted_and_its_worker_takes_no
     scene.open()
     scene.fleet("--gpus", "all")
     scene.ready(2)
-    urls = [next(e["url"] for e in scene.log(f"r{n}") if e["event"] == "metrics_endpoint_up")
-            for n in range(2)]  # fmt: skip
-    scene.gpus.change(uuid(1), errors={"*": LOST}, used_mb=777)
+    urls = [scene.url(f"r{n}") for n in range(2)]
+    scene.gpus.change(uuid(1), errors={"*": LOST})
     procs.wait_until(lambda: sample(urls[1], "overnight_device_quarantined") == 1, 20, "told", 0.1)
     procs.wait_until(lambda: sample(urls[1], "overnight_device_healthy") == 0, 20, "seen", 0.1)
 
@@ -228,59 +240,14 @@ def sample(url: str, name: str) -> float | None:
     return float(found[0].rpartition(" ")[2]) if found else None
 
 
-def test_a_fixed_metrics_port_is_followed_by_the_next_ones(scene: Scene) -> None:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    scene.more["OVERNIGHT_RUNNER_METRICS_PORT"] = str(port)
+def test_what_can_t_be_is_one_line_and_no_worker(scene: Scene) -> None:
+    scene.gpus.add(0)
     scene.open()
-    scene.fleet("--workers", "2")
-    scene.ready(2)
-    urls = [
-        next(e["url"] for e in scene.log(slot) if e["event"] == "metrics_endpoint_up")
-        for slot in ("r0", "r1")
-    ]
-
-    assert urls == [f"http://127.0.0.1:{port + 1 + n}/metrics" for n in range(2)], "after its own"
-    gathered = f"http://127.0.0.1:{port}/metrics"
-    for slot in ("r0", "r1"):
-        name = f'overnight_runner_busy{{.*slot="{slot}".*}}'
-        procs.wait_until(lambda name=name: sample(gathered, name) == 0, 10, "all at one", 0.1)  # type: ignore[misc]
-
-
-@pytest.mark.parametrize(
-    ("cards", "keys", "words", "line"),
-    [
-        (2, {"gpus": 8}, ["--gpus", "all"],
-         "each experiment of this session (gpus: 8) needs 8 GPUs, this machine has 2"),
-        (2, {}, ["--gpus", "GPU-7"], "--gpus GPU-7: no such device here; there are GPU-"),
-        (0, {}, ["--gpus", "all"], "(gpus: 1) needs 1 GPU, this machine has none"),
-        (2, {"gpus": 2}, ["--workers", "2"], "each experiment of this session needs 2 GPUs"),
-        (2, {"gpus": 0}, ["--gpus", "all"], "want no GPU (gpus: 0): start runners with --workers"),
-    ],
-)  # fmt: skip
-def test_what_can_t_be_is_one_line_and_a_paused_session_not_a_queue_that_waits(
-    cards: int, keys: Mapping[str, Any], words: list[str], line: str, scene: Scene
-) -> None:
-    for number in range(cards):
-        scene.gpus.add(number)
-    scene.open(**({**keys, "gpus": 1} if keys.get("gpus", 1) > 1 else keys))
-    if keys.get("gpus", 1) > 1:  # opened on another machine, which had them
-        opening = json.loads((scene.root / "opening.json").read_text())
-        opening["session"]["config"]["gpus"] = keys["gpus"]
-        (scene.root / "opening.json").write_text(json.dumps(opening))
-    recorder = subprocess.Popen(
-        [sys.executable, "-m", "overnight.recorder", "--dir", str(scene.root),
-         "--redis", scene.redis], env=scene.environ(), stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
-    scene.started.append(recorder)
-    fleet = scene.fleet(*words)
+    fleet = scene.fleet("--gpus", "GPU-7")
     assert fleet.stderr is not None
     code = fleet.wait(30)
     said = [json.loads(text) for text in fleet.stderr.read().splitlines()]
 
     assert code == 2
-    assert line in said[-1]["reason"]
+    assert said[-1]["reason"] == f"--gpus GPU-7: no such device here; there are {uuid(0)}"
     assert scene.workers() == {}

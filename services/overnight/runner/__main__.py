@@ -38,7 +38,13 @@ from overnight.ledger.files import SessionFiles
 from overnight.ledger.identity import Identity, read_identity
 from overnight.plugins import EXECUTORS, load
 from overnight.runner.cards import MEASURE_SECONDS, Cards
-from overnight.runner.fleet import Fleet, groups_of, pause_unless_served, workers_of
+from overnight.runner.fleet import (
+    Fleet,
+    TooFewDevicesError,
+    groups_of,
+    pause_unless_served,
+    workers_of,
+)
 from overnight.runner.gathering import Gathered
 from overnight.runner.hardware import SlotLock, gpu_class, hardware_class
 from overnight.runner.leasing import Lease, Leasing, TurnLock
@@ -107,7 +113,7 @@ def _serve_many(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
               "--executor", options.executor, *ask)  # fmt: skip
     try:
         groups = groups_of(options.gpus, options.workers, gpus_each(files), take_inventory)
-    except UsageError as error:
+    except TooFewDevicesError as error:
         connection = connect(options.redis)
         flags, sender = Flags(connection), LedgerSender(connection, identity.sid)
         pause_unless_served(flags, sender, identity.sid, str(error), life.should_stop)

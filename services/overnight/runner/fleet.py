@@ -40,6 +40,10 @@ GRACE_SECONDS = 8.0  #: from SIGTERM to SIGKILL; Docker itself gives 10
 PAUSE_SECONDS = 10.0  #: how long a wish to pause may take
 
 
+class TooFewDevicesError(UsageError):
+    """No experiment of this session can run with the devices that are here."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Worker:
     """One of a fleet."""
@@ -56,7 +60,8 @@ def groups_of(
     gpus: what --gpus says; workers: what --workers says; each: GPUs an experiment.
 
     Raises:
-        UsageError: a device is not here, or there are too few for one experiment.
+        TooFewDevicesError: there are too few for one experiment.
+        UsageError: a device is not here, or the session wants another kind.
     """
     if gpus is None:
         check_slots(each)
@@ -69,7 +74,7 @@ def groups_of(
     chosen = Inventory(gpus=inventory.named(gpus), problems=inventory.problems)
     few = too_few(chosen, each)
     if few is not None:
-        raise UsageError(f"each experiment of this session (gpus: {each}) {few}")
+        raise TooFewDevicesError(f"each experiment of this session (gpus: {each}) {few}")
     groups = shares(chosen.gpus, each)
     spare = len(chosen.gpus) - each * len(groups)
     log.info("devices_shared", devices=len(chosen.gpus), workers=len(groups), spare=spare)
