@@ -66,7 +66,14 @@ def setup(
     _done("setup", plan, code, as_json=as_json, following=_after_setup(root, repo))
 
 
-def prepare(repo: options.Repo = HERE, yes: Yes = False, as_json: AsJson = False) -> None:
+def prepare(
+    repo: options.Repo = HERE,
+    yes: Yes = False,
+    data_only: Annotated[
+        bool, typer.Option("--data", help="once: the data alone, where it is bound and not there")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Fetch the data, and build the image, as the bindings say."""
     from overnight.configuration import process_environ
     from overnight.contracts.errors import UsageError
@@ -74,14 +81,17 @@ def prepare(repo: options.Repo = HERE, yes: Yes = False, as_json: AsJson = False
     from overnight.sessions.bindings import existing_folder
     from overnight.sessions.inference import prepare_command
     from overnight.sessions.inference.reads import unseen
-    from overnight.sessions.preparing import Plan, carry_out_prepare, loaded, plan_prepare
+    from overnight.sessions.preparing import Plan, carry_out_prepare, is_due, loaded, plan_prepare
 
     environ = process_environ()
     root = existing_folder(repo)
     loop = loaded(root, environ)
     bound = loop.config.prepare if loop is not None else None
+    if data_only and (loop is None or not is_due(loop)):
+        _done("prepare", Plan(root=root, steps=()), 0, as_json=as_json, following="overnight run")
+        return
     argv = bound or prepare_command(root)
-    image = images.plan_build(loop, environ) if loop is not None else None
+    image = images.plan_build(loop, environ) if loop is not None and not data_only else None
     data = plan_prepare(root, argv, environ) if argv is not None else None
     plans = [plan for plan in (image, data) if plan is not None]
     if not plans:

@@ -1,4 +1,4 @@
-"""orchestrator, runner, recorder: each service in the foreground, all arguments passed through.
+"""orchestrator, runner, recorder, spawner: each in the foreground, all arguments passed through.
 
 Without a supervisor, as in a container, it finds its session by the repository's folder.
 """
@@ -11,7 +11,7 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 
-NAMES = ("orchestrator", "runner", "recorder")
+NAMES = ("orchestrator", "runner", "recorder", "spawner")
 OF_A_SESSION = frozenset({"orchestrator", "runner", "recorder"})
 MOVED = 3  #: exit code where the session was moved away: a fault, to be started again
 

@@ -61,7 +61,7 @@ def engine_address(environ: Mapping[str, str]) -> str:
 def spawner_socket(environ: Mapping[str, str]) -> Path | None:
     """Where the spawner answers, if somebody said so."""
     given = environ.get("OVERNIGHT_SPAWNER")
-    return _absolute("OVERNIGHT_SPAWNER", given) if given else None
+    return _absolute("OVERNIGHT_SPAWNER", given, is_folder=False) if given else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,10 +132,10 @@ def _temp() -> Path:
     return shared if shared.is_dir() else Path(tempfile.gettempdir())
 
 
-def _absolute(name: str, text: str) -> Path:
+def _absolute(name: str, text: str, *, is_folder: bool = True) -> Path:
     path = Path(text)
     if not path.is_absolute() or "\0" in text:
         raise ConfigError(f"{name}: must be an absolute path, not {text[:60]!r}")
-    if os.path.lexists(path) and not path.is_dir():
+    if is_folder and os.path.lexists(path) and not path.is_dir():
         raise ConfigError(f"{name}: {text[:200]!r} is no folder: move it away or name another")
     return Path(os.path.normpath(path))

@@ -138,7 +138,9 @@ def load_settings(cls: type[S], environ: Mapping[str, str]) -> S:
         field = name.removeprefix(prefix).lower()
         if field not in fields:
             raise ConfigError(f"{name} is not a known setting{did_you_mean(field, fields)}")
-        values[field] = scalar(environ[name].strip())
+        text = environ[name].strip()
+        is_text = cls.model_fields[field].annotation is str  # `clients: 1000` is one user's id
+        values[field] = text if is_text else scalar(text)
         where[(field,)] = name
     unknown = sorted(set(values) - fields)
     if unknown:

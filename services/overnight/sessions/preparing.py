@@ -131,6 +131,15 @@ def carry_out(plan: Plan, environ: Mapping[str, str], before: Callable[[Step], N
     return 0
 
 
+def is_due(loop: ResolvedLoop) -> bool:
+    """Is there a `prepare:` that did not end well yet, or whose data went away since?"""
+    if loop.config.prepare is None:
+        return False
+    stamp = read_stamp(loop.session_root)
+    missing = any(not Path(read).exists() for read in loop.config.reads)
+    return missing or stamp is None or stamp.state != DONE
+
+
 def carry_out_prepare(
     plan: Plan,
     session_root: Path,

@@ -130,7 +130,7 @@ def current_status(found: Found) -> dict[str, Any]:
     waiting = dict(stack.waiting) if stack else {}
     program = change_in(found.files, state.opened)
     return status | {
-        "pid": (stack.pid or None) if stack else None,
+        "pid": stack.pid if stack else None,
         "waiting": waiting,
         "program": program,
     }
