@@ -79,6 +79,10 @@ class SandboxUnavailableError(InfrastructureError):
         return type(self), (self.executor, self.reason)
 
 
+class SandboxAwayError(SandboxUnavailableError):
+    """What makes sandboxes is away: the engine, the spawner, the image. Waiting for it may help."""
+
+
 class SnapshotError(InfrastructureError):
     """A tree could not be written, exported or does not have the digest it should have."""
 

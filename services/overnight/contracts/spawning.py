@@ -224,3 +224,4 @@ class Refused(Wire):
     """It can't be done."""
 
     refused: Annotated[str, Field(max_length=2000)]  #: one line with the fix
+    away: bool = False  #: the engine or the image is: it may be back when it is asked for again

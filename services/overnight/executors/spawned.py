@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from overnight.contracts import wire
-from overnight.contracts.errors import SandboxUnavailableError, VersionError, WireError
+from overnight.contracts.errors import (
+    SandboxAwayError,
+    SandboxUnavailableError,
+    VersionError,
+    WireError,
+)
 from overnight.contracts.execution import Collected, SandboxSpec
 from overnight.contracts.spawning import (
     Ask,
@@ -56,7 +61,7 @@ class SpawnerLine:
         except OSError as error:
             self._socket.close()
             reason = f"the spawner at {address} does not answer: {error.strerror or error}"
-            raise SandboxUnavailableError(NAME, reason) from error
+            raise SandboxAwayError(NAME, reason) from error
 
     def ask(
         self,
@@ -86,9 +91,9 @@ class SpawnerLine:
                 received = frames.receive(self._socket)
         except (OSError, WireError) as error:
             reason = f"the spawner was lost: {str(error) or 'no answer'}"
-            raise SandboxUnavailableError(NAME, reason) from error
+            raise SandboxAwayError(NAME, reason) from error
         if received is None:
-            raise SandboxUnavailableError(NAME, "the spawner was lost: it hung up")
+            raise SandboxAwayError(NAME, "the spawner was lost: it hung up")
         value, came = received
         try:
             return _read(value, answers), came
@@ -105,7 +110,9 @@ def _read(value: wire.Json, answers: tuple[type[Wire], ...]) -> Wire:
     fields = set(value) if isinstance(value, dict) else set()
     try:
         if "refused" in fields:
-            raise SandboxUnavailableError(NAME, wire.build(Refused, value).refused)
+            refusal = wire.build(Refused, value)
+            kind = SandboxAwayError if refusal.away else SandboxUnavailableError
+            raise kind(NAME, refusal.refused)
         for cls in answers:
             if fields <= set(cls.model_fields) and _needed(cls) <= fields:
                 return wire.build(cls, value)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import structlog
 
-from overnight.contracts.errors import SandboxUnavailableError, SnapshotError
-from overnight.contracts.execution import Deadline, Execution, Sandbox, SandboxSpec
+from overnight.contracts.errors import SandboxAwayError, SandboxUnavailableError, SnapshotError
+from overnight.contracts.execution import Deadline, Execution, Executor, Sandbox, SandboxSpec
 from overnight.contracts.experiment import ExperimentJob, ExperimentResult
 from overnight.contracts.loop import CommandSource, JsonSource, Plausible
 from overnight.contracts.status import Status
@@ -30,7 +30,9 @@ from overnight.snapshots.store import SnapshotStore
 log = structlog.get_logger()
 
 KEPT_TREES = 8  #: exported parents that a runner keeps
-DISK = "disk"  #: reason: our disk is full or failing; the same attempt may be tried again
+DISK = "disk"  #: reason: our disk is full or failing
+AWAY = "away"  #: reason: what makes sandboxes is, and nothing was begun
+WAITED_FOR = frozenset({DISK, AWAY})  #: reasons that pass: the same attempt is tried again
 OUT_LOST = "out_lost"  #: flag: what lay in /out could not be kept
 _TELLING = (Status.CRASH, Status.TIMEOUT)  #: whose last words a result carries
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
@@ -63,6 +65,8 @@ def run_attempt(bench: Bench, job: ExperimentJob, on_sandbox: OnSandbox) -> Expe
     try:
         bench.files.make_folder(work)
         return _Attempt(bench, job, work, watch, on_sandbox).run()
+    except _NotBegunError as error:
+        return _infra(bench, job, AWAY, str(error), watch)
     except SnapshotError as error:
         reason = DISK if _disk_refused(error) else "snapshot"
         return _infra(bench, job, reason, str(error), watch)
@@ -76,11 +80,16 @@ def run_attempt(bench: Bench, job: ExperimentJob, on_sandbox: OnSandbox) -> Expe
 
 
 def _disk_refused(error: BaseException) -> bool:
-    """Is a full or failing disk behind it? Git says so in words alone."""
-    if any(os.strerror(number) in str(error) for number in _DISK_ERRORS):
+    """Is a full or failing disk behind it? Git and container engines say so in words alone."""
+    words = str(error).lower()
+    if any(os.strerror(number).lower() in words for number in _DISK_ERRORS):
         return True
     cause = error.__cause__
     return isinstance(cause, OSError) and cause.errno in _DISK_ERRORS
+
+
+class _NotBegunError(SandboxUnavailableError):
+    """There was nobody to make a sandbox of: this attempt has not met its idea."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +153,7 @@ class _Attempt:
         reach(Step.RUNNER_EXPORTED)
 
     def _train(self, spec: SandboxSpec) -> _Ran:
-        sandbox = self.bench.executor.prepare(spec)
+        sandbox = _prepared(self.bench.executor, spec)
         try:
             reach(Step.RUNNER_PREPARED)
             self.on_sandbox(sandbox, self.job.wall_seconds)
@@ -246,6 +255,13 @@ class _Attempt:
             shutil.rmtree(self._out, ignore_errors=True)
             return False
         return True
+
+
+def _prepared(executor: Executor, spec: SandboxSpec) -> Sandbox:
+    try:
+        return executor.prepare(spec)
+    except SandboxAwayError as error:
+        raise _NotBegunError(error.executor, error.reason) from error
 
 
 def _plausible(job: ExperimentJob) -> Plausible:

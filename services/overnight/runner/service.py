@@ -21,7 +21,7 @@ from overnight.faultpoints import Step, reach
 from overnight.jobqueue.flags import Flags
 from overnight.jobqueue.lease import Leases
 from overnight.jobqueue.stream import LedgerSender
-from overnight.runner.attempt import DISK, run_attempt
+from overnight.runner.attempt import WAITED_FOR, run_attempt
 from overnight.runner.cards import Cards
 from overnight.runner.durable import ClaimFile, Outbox
 from overnight.runner.holding import Ended, Holder
@@ -36,7 +36,7 @@ FIRST_PAUSE_SECONDS = 0.1  #: between two tries to claim while Redis is away; do
 LONGEST_PAUSE_SECONDS = 2.0
 
 IDLE_LOOK_SECONDS = 2.0  #: between two looks at the devices while no job comes
-DISK_RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0)  #: the last one repeats
+RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0)  #: the last one repeats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,8 +209,8 @@ class Runner:
     def _run(self, job: ExperimentJob, holder: Holder) -> ExperimentResult | None:
         """Its result; None when it was taken from us before it ran.
 
-        A disk that is full or failing is waited for with the lease in hand: it says nothing about
-        the idea, and would use up one attempt after the other.
+        A disk that is full or failing, and an engine that is away, are waited for with the lease in
+        hand: they say nothing about the idea, and would use up one attempt after the other.
         """
         said = False
 
@@ -220,7 +220,7 @@ class Runner:
             self._life.allow(seconds)
             holder.attach(sandbox)
 
-        for pause in chain(DISK_RETRY_SECONDS, repeat(DISK_RETRY_SECONDS[-1])):
+        for pause in chain(RETRY_SECONDS, repeat(RETRY_SECONDS[-1])):
             try:
                 self._bench.files.make_folder(self._bench.folder)
                 self._claim.write(job)
@@ -235,10 +235,10 @@ class Runner:
                 with self._life.patient(job.wall_seconds):
                     result = self._cards.judge(run_attempt(self._bench, job, on_sandbox))
                 holder.detach()
-                if result.status is not Status.INFRA or result.reason != DISK:
+                if result.status is not Status.INFRA or result.reason not in WAITED_FOR:
                     return result
                 reason = result.detail
-            log.warning("attempt_waits_for_disk", experiment_id=job.id, reason=reason)
+            log.warning("attempt_waits", experiment_id=job.id, reason=reason)
             self._say_waiting(reason)
             said = True
             if self._ends_within(pause, holder):

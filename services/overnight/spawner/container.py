@@ -22,7 +22,7 @@ from overnight.executors.collect import Choice, collect
 from overnight.executors.diskwatch import DiskWatch, Quota
 from overnight.executors.tree import Place, collapse, materialise
 from overnight.spawner.engine import Engine, Image
-from overnight.spawner.flags import Plan, container
+from overnight.spawner.flags import LABEL, Plan, container
 from overnight.spawner.gate import OUTSIDE, ending
 from overnight.spawner.line import Line
 from overnight.spawner.masks import lay_out
@@ -30,6 +30,7 @@ from overnight.spawner.masks import lay_out
 log = structlog.get_logger()
 
 NAME = "docker"  #: of the executor, in errors
+SANDBOX = "sandbox"  #: label: the spawner's own name of it
 MANY_MOUNTS = 200  #: single frozen files before whole folders are frozen instead
 MAX_MOUNTS = 2000
 EMPTY_SECONDS = 10.0  #: for the kernel to end what was killed
@@ -76,6 +77,7 @@ class Container:
         self._place = place
         self._slot = slot
         self._id: str | None = None
+        self._unanswered = False  #: the engine never said whether it made one
         self._pid = self._handle = -1
         self._namespace = (0, 0)
         self._namespace_held = -1
@@ -116,7 +118,9 @@ class Container:
         with _said("its pipes could not be made"):
             self._line = Line(self._place.scratch / "line")
         plan = self._plan(files, self._line)
+        self._unanswered = True  # until it is: it may be made all the same
         self._id = self._engine.create(container(plan))
+        self._unanswered = False
         self._tally.created += 1
         try:
             self._pid = self._engine.start(self._id)
@@ -165,7 +169,12 @@ class Container:
         return Usage(cpu_seconds=self._cpu_seconds, resident_bytes=resident, over=self._over)
 
     def kill(self) -> None:
-        """SIGKILL of its first process: the kernel then kills all others in it."""
+        """SIGKILL of its first process: the kernel then kills all others in it.
+
+        One that has ended already was not ended by us, and `ended` says who did it.
+        """
+        if self._handle >= 0 and _is_readable(self._handle, 0):
+            return
         self._killed = True
         if self._handle >= 0:
             with contextlib.suppress(ProcessLookupError):
@@ -204,20 +213,19 @@ class Container:
             choice = Choice(self._order.profile.keep, self._frozen)
             return collect(self._place.work, into, limit, choice)
 
-    def close(self) -> bool:
-        """Remove every trace; False if something stayed. Idempotent."""
-        gone = True
-        if self._id is not None:
-            gone = self._remove_container()
+    def close(self) -> str | None:
+        """Remove every trace; why something stayed, None if nothing did. Idempotent."""
+        problem = self._remove_container()
         try:
             self._place.remove()
         except OSError as error:
-            log.error("sandbox_not_removed", scratch=str(self._place.scratch), error=str(error))
-            gone = False
-        if gone and self._slot is not None:
+            problem = problem or f"{self._place.scratch}: {error.strerror}"
+        if problem is not None:
+            log.error("sandbox_not_removed", scratch=str(self._place.scratch), reason=problem)
+        elif self._slot is not None:
             self._slot.release()
             self._slot = None
-        return gone
+        return problem
 
     # -- inside ---------------------------------------------------------------------------------
 
@@ -283,25 +291,25 @@ class Container:
         return Lost(lost=why, survivors=alive, cpu_seconds=self._cpu_seconds)
 
     def _wait_empty(self) -> bool:
-        if self._handle < 0:
-            return True
-        poll = select.poll()
-        poll.register(self._handle, select.POLLIN)
-        return bool(poll.poll(EMPTY_SECONDS * 1000))
+        return self._handle < 0 or _is_readable(self._handle, EMPTY_SECONDS)
 
-    def _remove_container(self) -> bool:
-        """The container, and all that this process holds of it."""
-        assert self._id is not None
-        self.kill()
-        gone = self._wait_empty()
+    def _remove_container(self) -> str | None:
+        """The container, and all that this process holds of it; why it stays, if it does."""
+        empty = True
+        if self._id is not None:
+            self.kill()
+            empty = self._wait_empty()
         if self._disk is not None:
             self._disk.__exit__()
             self._disk = None
         try:
+            if self._unanswered:
+                self._find()
+            if self._id is None:
+                return None
             self._engine.remove(self._id)
         except SandboxUnavailableError as error:
-            log.error("container_not_removed", container=self._id, reason=error.reason)
-            return False
+            return f"a container can't be removed: {error.reason}"
         self._tally.removed += 1
         if self._line is not None:
             self._line.close()
@@ -311,7 +319,21 @@ class Container:
                 os.close(descriptor)
         self._handle = self._namespace_held = -1
         self._id = None
-        return gone
+        return None if empty else "processes of a container can't be ended"
+
+    def _find(self) -> None:
+        """The engine was asked to make it, and went away before it answered."""
+        name = f"{LABEL}{SANDBOX}"
+        found = self._engine.labelled({name: self._order.labels[SANDBOX]})
+        self._id = next(iter(found), None)
+        self._unanswered = False
+
+
+def _is_readable(handle: int, seconds: float) -> bool:
+    """Of a process: has it ended?"""
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 @contextlib.contextmanager

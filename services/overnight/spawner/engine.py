@@ -12,7 +12,7 @@ import docker
 import requests
 from docker.errors import APIError, DockerException, NotFound
 
-from overnight.contracts.errors import SandboxUnavailableError
+from overnight.contracts.errors import SandboxAwayError, SandboxUnavailableError
 
 NAME = "docker"  #: of the executor, in errors
 ANSWER_SECONDS = 60.0
@@ -25,7 +25,7 @@ FIXES = {
 }
 
 
-class EngineDownError(SandboxUnavailableError):
+class EngineDownError(SandboxAwayError):
     """Nobody answers at its socket."""
 
 
@@ -76,7 +76,7 @@ class Engine:
                 reason = (
                     f"image {name} is not there: build it with `make containers`, or set `image:`"
                 )
-                raise SandboxUnavailableError(NAME, reason) from error.__cause__
+                raise SandboxAwayError(NAME, reason) from error.__cause__
             raise
         words = (item.partition("=") for item in found["Config"].get("Env") or ())
         return Image(found["Id"], {name: value for name, _, value in words})

@@ -17,6 +17,7 @@ import structlog
 from overnight.contracts import wire
 from overnight.contracts.errors import (
     InfrastructureError,
+    SandboxAwayError,
     SandboxUnavailableError,
     VersionError,
     WireError,
@@ -176,7 +177,8 @@ class Visit:
         except SandboxUnavailableError as error:
             self._yard.tally.refused += 1
             self._yard.tally.engine_up = int(not isinstance(error, EngineDownError))
-            answer, given = Refused(refused=error.reason[:2000]), ()
+            away = isinstance(error, SandboxAwayError)
+            answer, given = Refused(refused=error.reason[:2000], away=away), ()
         except (WireError, VersionError) as error:
             answer, given = Refused(refused=str(error)[:2000]), ()
         finally:
@@ -247,7 +249,7 @@ class Visit:
         container = self._container
         if container is None:
             return True
-        gone = container.close()
+        gone = container.close() is None
         if gone:
             self._yard.forget(self._name)
             self._container = None

@@ -22,14 +22,14 @@ from overnight.executors import binds, profiles, records
 from overnight.executors.bubblewrap import is_below
 from overnight.executors.container_seccomp import profile_text
 from overnight.executors.tree import Place, remove_tree
-from overnight.spawner.container import Container, Order, Tally
+from overnight.spawner.container import SANDBOX, Container, Order, Tally
 from overnight.spawner.engine import Engine
 
 log = structlog.get_logger()
 
 NAME = "docker"  #: of the executor, in errors
 FIRST_UID = records.FIRST_UID + records.UIDS  #: beside those of the process executor
-OWNER, SANDBOX = "spawner", "sandbox"  #: labels of the spawner's own
+OWNER = "spawner"  #: label: which of them made it
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Orphan:
     """A container whose runner is gone."""
 
     labels: Mapping[str, str]
-    close: Callable[[], bool]
+    close: Callable[[], str | None]  #: why something stays of it
     since: float = field(default_factory=time.monotonic)
 
 
@@ -159,7 +159,7 @@ class Yard:
         with self._lock:
             self._living.pop(name, None)
 
-    def orphan(self, name: str, labels: Mapping[str, str], close: Callable[[], bool]) -> None:
+    def orphan(self, name: str, labels: Mapping[str, str], close: Callable[[], str | None]) -> None:
         """Its runner is gone; it is dead, and stays until somebody asks or its time is up."""
         with self._lock:
             self._living.pop(name, None)
@@ -174,12 +174,13 @@ class Yard:
                 del self._orphans[name]
         ended, stuck = 0, []
         for name, orphan in chosen.items():
-            if orphan.close():
+            problem = orphan.close()
+            if problem is None:
                 ended += 1
                 continue
             with self._lock:
                 self._orphans[name] = orphan
-            stuck.append(Remains(labels=dict(orphan.labels), reason="a container can't be removed"))
+            stuck.append(Remains(labels=dict(orphan.labels), reason=problem[:2000]))
         return Tidied(ended=ended, held=held, stuck=tuple(stuck))
 
     def tidy_old(self) -> None:
@@ -251,7 +252,7 @@ class Yard:
         if known:
             log.warning("containers_adopted", containers=len(known))
 
-    def _remove(self, container: str, name: str) -> bool:
+    def _remove(self, container: str, name: str) -> str | None:
         try:
             engine = self.connect()
             try:
@@ -263,8 +264,8 @@ class Yard:
                 remove_tree(self.root / "sandboxes" / name)
         except (SandboxUnavailableError, OSError) as error:
             log.error("container_not_removed", container=container, reason=str(error))
-            return False
-        return True
+            return f"a container can't be removed: {error}"
+        return None
 
 
 def _theirs(labels: Mapping[str, str]) -> dict[str, str]:

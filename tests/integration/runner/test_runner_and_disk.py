@@ -76,7 +76,7 @@ def _results(monkeypatch: pytest.MonkeyPatch, *results: ExperimentResult) -> lis
         return result
 
     monkeypatch.setattr("overnight.runner.service.run_attempt", run)
-    monkeypatch.setattr("overnight.runner.service.DISK_RETRY_SECONDS", (0.1,))
+    monkeypatch.setattr("overnight.runner.service.RETRY_SECONDS", (0.1,))
     return made
 
 
