@@ -47,9 +47,11 @@ def test_the_stand_ins_carry_every_base_image_s_name() -> None:
     made = set(re.search(r"^names=\((.*)\)$", script, re.MULTILINE)[1].split())  # type: ignore[index]
     used = {name for file in ROOT.glob("docker/*.Dockerfile")
             for name in _image_arguments(file.read_text("utf-8"))}  # fmt: skip
+    composed = re.findall(r"^ +image: (\S+)$", (ROOT / "compose.yaml").read_text("utf-8"), re.M)
+    used |= {name for name in composed if not name.startswith("$")}
 
-    assert used
-    assert used <= made
+    # Debian has no Grafana: it is left out where no registry is in reach.
+    assert used == made | {"grafana/grafana:11.6.0"}
 
 
 def test_nothing_is_sent_to_a_build_but_what_is_named() -> None:

@@ -47,6 +47,12 @@ def engine(worker_id: str) -> Iterator[Engine]:
             docker_engine.script("stop", folder)
 
 
+@pytest.fixture(scope="session")
+def images(engine: Engine) -> None:
+    """Both of our images, of the code as it lies here; what is built already costs seconds."""
+    docker_engine.build_images()
+
+
 @pytest.fixture
 def label(engine: Engine) -> Iterator[str]:
     """`key=value` for what a test makes by hand; containers that carry it are gone afterwards."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import docker
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPT_SECONDS = 300.0  # with the installation of Debian's packages
+SCRIPT_SECONDS = 600.0  # with the installation of Debian's packages, on a busy machine
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,21 @@ def script(*words: str, **changed: str) -> str:
     Raises:
         RuntimeError: it failed; the message is what it said.
     """
+    return _bash("ci/engine.sh", *words, **changed)
+
+
+def build_images() -> None:
+    """Build overnight-sandbox:cpu and overnight-services:latest, as far as something changed.
+
+    Raises:
+        RuntimeError: one was not built, e.g. because a base image is missing.
+    """
+    _bash("docker/build.sh")
+
+
+def _bash(file: str, *words: str, **changed: str) -> str:
     done = subprocess.run(
-        ["bash", str(ROOT / "ci/engine.sh"), *words],
+        ["bash", str(ROOT / file), *words],
         capture_output=True,
         text=True,
         check=False,
@@ -42,5 +55,5 @@ def script(*words: str, **changed: str) -> str:
         env={**os.environ, **changed},
     )
     if done.returncode != 0:
-        raise RuntimeError(done.stderr.strip() or f"ci/engine.sh ended with {done.returncode}")
+        raise RuntimeError(done.stderr.strip() or f"{file} ended with {done.returncode}")
     return done.stdout.strip()

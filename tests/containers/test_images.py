@@ -16,16 +16,11 @@ from docker_engine import ROOT, Engine
 
 SERVICES = "overnight-services:latest"
 SANDBOX = "overnight-sandbox:cpu"
+pytestmark = pytest.mark.usefixtures("images")
 #: What an image adds to the environment, and the base image's own.
 PLAIN = {"PATH", "LANG", "HOME", "HOSTNAME", "PWD", "NVIDIA_DRIVER_CAPABILITIES", "PIP_CERT",
          "SSL_CERT_FILE", "GPG_KEY", "PYTHON_VERSION", "PYTHON_SHA256"}  # fmt: skip
 FIND = "import importlib.util as u, sys; print([n for n in sys.argv[1:] if u.find_spec(n)])"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def images(engine: Engine) -> None:
-    """Both, built from the code as it lies here; nothing is done for what is built already."""
-    _run("bash", str(ROOT / "docker/build.sh"))
 
 
 def test_services_hold_every_client_they_need_and_no_torch() -> None:
@@ -35,7 +30,7 @@ def test_services_hold_every_client_they_need_and_no_torch() -> None:
     assert json.loads(found.replace("'", '"')) == needed
 
 
-@pytest.mark.parametrize("service", ["orchestrator", "recorder", "runner"])
+@pytest.mark.parametrize("service", ["orchestrator", "recorder", "runner", "spawner"])
 def test_every_service_starts_by_its_command(service: str) -> None:
     said = _run(
         "docker", "run", "--rm", "--network=none", "--read-only", SERVICES, service, "--help"
