@@ -206,6 +206,11 @@ class LoopConfig(Wire):
     }
 
     @property
+    def devices_each(self) -> int:
+        """What an hour of a runner's slot counts, in device-hours."""
+        return max(1, self.gpus)
+
+    @property
     def in_container(self) -> bool:
         """Does a candidate get the programs of an image, and not the host's?"""
         return self.pools["default"].executor in CONTAINERS

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from overnight.contracts.errors import InfrastructureError, UsageError
-from overnight.devices.nvml import DeviceLostError, Nvml, NvmlUnavailableError, load_module, text_of
+from overnight.devices.nvml import DeviceLostError, Nvml, NvmlUnavailableError, nvml_module, text_of
 
 MIB = 1024**2
 ALL = "all"
@@ -80,19 +80,19 @@ class Condition:
     used_bytes: int
 
 
-def take_inventory(load: Callable[[], Any] = load_module) -> Inventory:
+def take_inventory(load: Callable[[], Any] = nvml_module) -> Inventory:
     """What is there now; without a driver: nothing, which is no fault."""
     try:
         nvml = Nvml(load)
     except NvmlUnavailableError as error:
         return Inventory(problems=(str(error),))
     try:
-        return read_inventory(nvml)
+        return inventory_of(nvml)
     finally:
         nvml.close()
 
 
-def read_inventory(nvml: Nvml) -> Inventory:
+def inventory_of(nvml: Nvml) -> Inventory:
     """By an open connection."""
     module = nvml.module
     gpus: list[Gpu] = []
@@ -197,6 +197,15 @@ def _cuda(nvml: Nvml) -> str | None:
 
 
 __all__ = [
-    "ALL", "MIB", "Condition", "DeviceLostError", "Gpu", "Inventory", "Mig", "look_at", "lost",
-    "read_inventory", "take_inventory",
+    "ALL",
+    "MIB",
+    "Condition",
+    "DeviceLostError",
+    "Gpu",
+    "Inventory",
+    "Mig",
+    "inventory_of",
+    "look_at",
+    "lost",
+    "take_inventory",
 ]  # fmt: skip

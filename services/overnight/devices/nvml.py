@@ -31,7 +31,7 @@ class DeviceLostError(InfrastructureError):
     """The card fell off the bus, vanished, or answers nothing until it is reset."""
 
 
-def load_module() -> Any:
+def nvml_module() -> Any:
     """The module of the package nvidia-ml-py. Raises ImportError."""
     import pynvml
 
@@ -41,7 +41,7 @@ def load_module() -> Any:
 class Nvml:
     """An open connection to the driver. Close it; any thread may use it."""
 
-    def __init__(self, load: Callable[[], Any] = load_module) -> None:
+    def __init__(self, load: Callable[[], Any] = nvml_module) -> None:
         """Raises NvmlUnavailableError."""
         try:
             self._nvml = load()

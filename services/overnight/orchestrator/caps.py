@@ -1,4 +1,7 @@
-"""The cost limits of a session as device-seconds. Pure."""
+"""The cost limits of a session as seconds of a runner's slot. Pure.
+
+A device-hour is an hour of a slot times the devices that it gives an experiment.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,13 @@ class Cap:
     """A limit on device time, as somebody wrote it."""
 
     key: str  #: as it stands in loop.run.yaml
-    seconds: float  #: device-seconds
+    seconds: float  #: of a slot
     usd_per_hour: float | None  #: of a limit in money
+    devices: int = 1  #: of a slot
 
     def told(self, seconds: float) -> str:
-        """That much device time as this limit counts it: `0.25 h`, or `1.20` in usd."""
-        hours = seconds / HOUR
+        """That much time of a slot as this limit counts it: `0.25 h`, or `1.20` in usd."""
+        hours = seconds / HOUR * self.devices
         return f"{hours:.3g} h" if self.usd_per_hour is None else f"{hours * self.usd_per_hour:.2f}"
 
 
@@ -49,9 +53,10 @@ def _caps(
     config: LoopConfig, section: str, gpu_hours: float | None, usd: float | None
 ) -> list[Cap]:
     caps = []
-    usd_per_hour = price(config)
+    usd_per_hour, each = price(config), config.devices_each
     if gpu_hours is not None:
-        caps.append(Cap(f"{section}.gpu_hours", gpu_hours * HOUR, None))
+        caps.append(Cap(f"{section}.gpu_hours", gpu_hours * HOUR / each, None, each))
     if usd is not None and usd_per_hour:
-        caps.append(Cap(f"{section}.usd", usd / usd_per_hour * HOUR, usd_per_hour))
+        seconds = usd / usd_per_hour * HOUR / each
+        caps.append(Cap(f"{section}.usd", seconds, usd_per_hour, each))
     return caps

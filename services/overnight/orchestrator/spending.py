@@ -19,9 +19,9 @@ class Budget:
     """What is left of a cap, all that is under way counted at its deadline."""
 
     cap: Cap
-    spent: float  #: device-seconds
-    held: float  #: device-seconds that open attempts may still take
-    each: float  #: device-seconds that one more attempt may take
+    spent: float  #: seconds of a slot
+    held: float  #: seconds of a slot that open attempts may still take
+    each: float  #: seconds of a slot that one more attempt may take
 
     def affords(self, attempts: int) -> bool:
         """May so many more be started without going over, whatever they take?"""

@@ -122,8 +122,8 @@ def _progress(state: SessionState) -> Iterator[Metric]:
         yield _gauge("overnight_last_row_timestamp_seconds", "The newest row.", at)
     yield CounterMetricFamily(
         "overnight_device_seconds",
-        "Time for which commands held a slot, all attempts together.",
-        value=state.device_seconds,
+        "Time for which commands held devices, all attempts together.",
+        value=state.device_seconds * (state.config.devices_each if state.config else 1),
     )
     open_attempts = [state.experiments[i].open_attempt for i in sorted(state.running)]
     deadlines = [each.issued.wall_seconds for each in open_attempts if each is not None]

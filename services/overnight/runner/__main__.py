@@ -26,7 +26,7 @@ from overnight.configuration import (
 from overnight.configuration.devices import DeviceSettings
 from overnight.contracts.errors import InfrastructureError, OvernightError, UsageError
 from overnight.devices.granting import is_gpu
-from overnight.devices.inventory import Gpu, Inventory, lost, read_inventory, take_inventory
+from overnight.devices.inventory import Gpu, Inventory, inventory_of, lost, take_inventory
 from overnight.devices.nvml import Nvml
 from overnight.faultpoints import Step, reach
 from overnight.jobqueue.connection import connect
@@ -189,7 +189,7 @@ def _hold_devices(
         unfit=(lambda device: None) if nvml is None else partial(lost, nvml),
     )
     lease = leasing.acquire(life.should_stop, partial(lifeline.say_waiting, options.ready_fd))
-    inventory = Inventory() if nvml is None else read_inventory(nvml)
+    inventory = Inventory() if nvml is None else inventory_of(nvml)
     gpus = tuple(gpu for gpu in inventory.gpus if gpu.uuid in lease.devices)
     return _Held(lease, gpus, nvml, inventory.driver, leasing)
 

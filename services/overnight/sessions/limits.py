@@ -86,7 +86,8 @@ def estimate(config: LoopConfig, state: SessionState, runners: int) -> Estimate:
     pace = None if each is None else runners * HOUR / each
     left = sorted(_left(config, state, each, pace), key=lambda found: found[0])
     number, until = left[0] if left else (None, None)
-    device_hours = None if each is None or number is None else number * each / HOUR
+    slot_hours = None if each is None or number is None else number * each / HOUR
+    device_hours = None if slot_hours is None else slot_hours * config.devices_each
     usd_per_hour = price(config)
     return Estimate(
         runners=runners,

@@ -79,7 +79,7 @@ def _origin(state: SessionState) -> dict[str, Any] | None:
 
 def spent(state: SessionState) -> dict[str, float | None]:
     """What all attempts have taken so far; usd None: no price is known."""
-    hours = state.device_seconds / HOUR
+    hours = state.device_seconds / HOUR * (state.config.devices_each if state.config else 1)
     usd_per_hour = price(state.config) if state.config else None
     return {
         "device_hours": round(hours, 6),

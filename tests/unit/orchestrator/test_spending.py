@@ -45,6 +45,17 @@ def test_the_tighter_limit_counts(
     assert (None if found is None else (found.key, found.seconds)) == expected
 
 
+@pytest.mark.parametrize(("gpus", "counts"), [(0, 1), (1, 1), (8, 8)])
+def test_an_hour_on_eight_cards_is_eight_device_hours(gpus: int, counts: int) -> None:
+    made = wire.build(
+        LoopConfig, {**CONFIG, "policy": {"limits": {"gpu_hours": 4.0}}, "gpus": gpus}
+    )
+    cap = tightest(session_caps(made))
+
+    assert cap is not None
+    assert (cap.seconds, cap.told(HOUR)) == (4 * HOUR / counts, f"{counts} h")
+
+
 def limited(hours: float, **more: Any) -> Story:
     """A baseline of 300 s under such a limit."""
     story = Story(policy={"limits": {"gpu_hours": hours}, **more})

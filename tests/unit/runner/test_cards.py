@@ -15,7 +15,7 @@ from tests.unit.runner.test_quarantine import Clean
 
 from overnight.configuration.devices import DeviceSettings
 from overnight.contracts.experiment import ExperimentResult
-from overnight.devices.inventory import read_inventory
+from overnight.devices.inventory import inventory_of
 from overnight.devices.nvml import Nvml
 from overnight.runner import quarantine
 from overnight.runner.cards import Cards
@@ -42,7 +42,7 @@ class Bench:
 
     def cards(self, *wanted: str, **settings: Any) -> Cards:
         nvml = Nvml(self.load)
-        gpus = tuple(g for g in read_inventory(nvml).gpus if not wanted or g.uuid in wanted)
+        gpus = tuple(g for g in inventory_of(nvml).gpus if not wanted or g.uuid in wanted)
         made = Cards(
             gpus=gpus, nvml=nvml, settings=DeviceSettings(**settings), is_alone=lambda: self.alone
         )

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from overnight.devices.inventory import MIB, take_inventory
-from overnight.devices.nvml import load_module
+from overnight.devices.nvml import nvml_module
 from overnight.runner.hardware import hardware_class
 from overnight.sessions.readiness.check import Check, ok, warn
 
@@ -65,7 +65,7 @@ def find_hardware(
     environ: Mapping[str, str], nvml: Callable[[], Any] | None = None
 ) -> Hardware:  # fmt: skip
     """What is there now. *nvml*: gives the NVML module; raises ImportError where it is missing."""
-    found = take_inventory(nvml or load_module)
+    found = take_inventory(nvml or nvml_module)
     return Hardware(
         gpus=tuple(
             Gpu(name=gpu.name, uuid=gpu.uuid, vram_mb=gpu.memory_bytes // MIB) for gpu in found.gpus
