@@ -44,8 +44,8 @@ def alive() -> Any:
         "Runners alive",
         says,
         "short",
-        ('sum(overnight_runners{session=~"$session"})', "alive"),
-        ('sum(overnight_runners_wanted{session=~"$session"})', "wanted"),
+        ('sum(max by (session) (overnight_runners{session=~"$session"}))', "alive"),
+        ('sum(max by (session) (overnight_runners_wanted{session=~"$session"}))', "wanted"),
     )
 
 
@@ -125,7 +125,8 @@ def runners() -> Any:
 def infra() -> Any:
     says = "Within this range, by reason. They are run again; the idea pays nothing."
     query = (
-        'sum by (reason) (increase(overnight_infra_attempts_total{session=~"$session"}[$__range]))',
+        'sum by (reason) (increase(overnight_infra_attempts_total{session=~"$session"}[$__range])) > 0'
+        ' or on () label_replace(vector(0), "reason", "none", "", "")',
         "{{reason}}",
     )
     colors = levels(GOOD, (1, WARN), (10, BAD))
@@ -141,7 +142,7 @@ def redis() -> Any:
 
 def backlog() -> Any:
     says = "Messages that wait to become rows. More than 20 for 5 minutes is an alert."
-    query = ('sum by (tag) (overnight_recorder_backlog{session=~"$session"})', "{{tag}}")
+    query = ('max by (tag) (overnight_recorder_backlog{session=~"$session"})', "{{tag}}")
     return lines("Recorder's backlog", says, "short", query).min(0).decimals(0).axis_soft_max(20)
 
 

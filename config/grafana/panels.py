@@ -76,7 +76,7 @@ def number(
     last = common.ReduceDataOptions().calcs(["lastNotNull"])
     panel = stat.Panel().title(title).description(says).datasource(SOURCE).unit(unit)
     panel = panel.targets(ask(queries, now=now)).reduce_options(last)
-    panel = panel.graph_mode(shapes.BigValueGraphMode.NONE)
+    panel = panel.graph_mode(shapes.BigValueGraphMode.NONE).no_value("nothing runs")
     panel = panel.thresholds(colors or levels(PLAIN))
     return panel.color_mode(shapes.BigValueColorMode.VALUE)
 
@@ -87,6 +87,7 @@ def lines(title: str, says: str, unit: str, *queries: Query) -> Any:
     legend = legend.placement(shapes.LegendPlacement.BOTTOM).show_legend(True)
     panel = timeseries.Panel().title(title).description(says).datasource(SOURCE).unit(unit)
     panel = panel.targets(ask(queries)).legend(legend.calcs(["lastNotNull"]))
+    panel = panel.color_scheme(dashboard.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC))
     tooltip = common.VizTooltipOptions().mode(shapes.TooltipDisplayMode.MULTI)
     return (
         panel.line_width(2)
@@ -119,7 +120,7 @@ def dash(title: str, says: str, other: str, *, every: bool) -> Any:
         .description("The sessions that Prometheus knows in this range, by tag.")
         .query(
             {
-                "query": "query_result(max_over_time(overnight_session_info[$__range]))",
+                "query": "query_result(max by (session, tag) (max_over_time(overnight_session_info[$__range])))",
                 "refId": "sessions",
             }
         )
@@ -173,7 +174,7 @@ def painted(panel: Any, series: str, color: str, more: dict[str, Any] | None = N
 def busy(which: str, legend: str) -> Any:
     """Share of time in which an attempt ran; stands on both dashboards."""
     says = "Share of time in which an attempt ran. Under 80 % for long: look at the queue."
-    idle = f"rate(overnight_runner_idle_seconds_total{{{which}}}[$__rate_interval])"
+    idle = f"avg by (tag, slot) (rate(overnight_runner_idle_seconds_total{{{which}}}[$__rate_interval]))"
     panel = lines("Device use", says, "percentunit", (f"clamp(1 - {idle}, 0, 1)", legend))
     return panel.min(0).max(1).fill_opacity(10)
 

@@ -1,4 +1,8 @@
-"""*Tonight*: one session, looked at before going to bed and after. Over or not: the last values."""
+"""*Tonight*: one session, looked at before going to bed and after. Over or not: the last values.
+
+Every query makes one number of what the session's services say: a service that was started again
+may have another address, and its series would stand twice.
+"""
 
 from __future__ import annotations
 
@@ -64,8 +68,8 @@ def keeps() -> Any:
         .enable(True)
         .icon_color(GOOD)
         .expr(
-            'overnight_keeps_total{session="$session"}'
-            ' > bool overnight_keeps_total{session="$session"} offset $__interval'
+            'max(overnight_keeps_total{session="$session"})'
+            ' > bool max(overnight_keeps_total{session="$session"} offset $__interval)'
         )
     )
 
@@ -78,27 +82,27 @@ def last(title: str, says: str, unit: str, query: Query, colors: Any = None) -> 
 def state() -> Any:
     """The one state that is 1 of `overnight_session_state`, as its place in STATES."""
     each = (
-        f'{place} * overnight_session_state{{session="$session",state="{name}"}}'
+        f'{place} * max(overnight_session_state{{session="$session",state="{name}"}})'
         for place, name in enumerate(STATES)
     )
     told = {str(place): name for place, name in enumerate(STATES.items())}
     says = "What the session does. Paused: `overnight status` says why."
-    query = (" + ignoring(state) ".join(each), "state")
+    query = (" + ".join(each), "state")
     return last("State", says, "none", query).mappings([words(told)])
 
 
 def best() -> Any:
     says = "Metric of the best experiment."
-    query = ('overnight_incumbent_metric{session="$session"}', "best")
+    query = ('max(overnight_incumbent_metric{session="$session"})', "best")
     return last("Best so far", says, "none", query).decimals(6)
 
 
 def gain() -> Any:
     says = "How much better the best is, as a share of the baseline."
     query = (
-        'abs(overnight_incumbent_metric{session="$session"}'
-        ' - overnight_baseline_metric{session="$session"})'
-        ' / abs(overnight_baseline_metric{session="$session"} != 0)',
+        'abs(max(overnight_incumbent_metric{session="$session"})'
+        ' - max(overnight_baseline_metric{session="$session"}))'
+        ' / abs(max(overnight_baseline_metric{session="$session"}) != 0)',
         "gain",
     )
     some = levels(PLAIN, (1e-9, GOOD))
@@ -107,20 +111,23 @@ def gain() -> Any:
 
 def ended() -> Any:
     says = "With a verdict, the baseline included."
-    query = ('sum(overnight_experiments{session="$session"})', "ended")
+    query = ('sum(max by (status) (overnight_experiments{session="$session"}))', "ended")
     return last("Experiments", says, "short", query).decimals(0)
 
 
 def device() -> Any:
     says = "For which commands held a slot, all attempts together."
     return last(
-        "Device time", says, "s", ('overnight_device_seconds_total{session="$session"}', "used")
+        "Device time",
+        says,
+        "s",
+        ('max(overnight_device_seconds_total{session="$session"})', "used"),
     )
 
 
 def since() -> Any:
     says = "The baseline counts as one. Long is no fault: that is research."
-    query = ('time() - overnight_last_keep_timestamp_seconds{session="$session"}', "since")
+    query = ('time() - max(overnight_last_keep_timestamp_seconds{session="$session"})', "since")
     return last("Since the last keep", says, "s", query)
 
 
@@ -130,8 +137,8 @@ def curve() -> Any:
         "Best and baseline",
         says,
         "none",
-        ('overnight_incumbent_metric{session="$session"}', "best"),
-        ('overnight_baseline_metric{session="$session"}', "baseline"),
+        ('max(overnight_incumbent_metric{session="$session"})', "best"),
+        ('max(overnight_baseline_metric{session="$session"})', "baseline"),
     )
     dashes = {"custom.lineStyle": {"fill": "dash", "dash": [8, 8]}}
     panel = painted(panel, "best", GOOD)
@@ -141,8 +148,8 @@ def curve() -> Any:
 def verdicts() -> Any:
     says = "Experiments by verdict. infra is our fault or the machine's, never the idea's."
     query = (
-        'overnight_experiments{session="$session",status="keep"}'
-        ' or overnight_experiments{session="$session"} > 0',
+        'max by (status) (overnight_experiments{session="$session",status="keep"})'
+        ' or max by (status) (overnight_experiments{session="$session"}) > 0',
         "{{status}}",
     )
     panel = bars("Verdicts", says, query, levels("blue"), now=False)
@@ -157,9 +164,9 @@ def flight() -> Any:
         "In flight and queued",
         says,
         "short",
-        ('overnight_in_flight{session="$session"}', "in flight"),
-        ('overnight_queue_depth{session="$session"}', "queued"),
-        ('overnight_runners{session="$session"}', "runners"),
+        ('max(overnight_in_flight{session="$session"})', "in flight"),
+        ('max(overnight_queue_depth{session="$session"})', "queued"),
+        ('max(overnight_runners{session="$session"})', "runners"),
     )
     return steps(panel).min(0).decimals(0)
 

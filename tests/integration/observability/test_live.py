@@ -1,14 +1,16 @@
 """A real session, scraped by a real Prometheus: every panel tells what `status` tells.
 
 One night for all tests of this module: a few experiments end, then one runs and one waits in the
-queue for as long as we look, so that nothing changes between two answers.
+queue for as long as we look, so that nothing changes between two answers. The recorder was killed.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import re
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -79,6 +81,14 @@ def _wait(seconds: float, what: str, condition: Any) -> Any:
     return found
 
 
+def _start_again(service: str, session: Path, status: Any) -> None:
+    """Kill it: it comes back at another port, and its series stand there twice in a range."""
+    pid = json.loads((session / "stack.json").read_text())["children"][service]
+    old = status()["endpoints"][service]
+    os.kill(pid, signal.SIGKILL)
+    _wait(20, "it serves again", lambda: status()["endpoints"][service] != old)
+
+
 @pytest.fixture(scope="module")
 def night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Night]:
     base = tmp_path_factory.mktemp("night")
@@ -105,6 +115,8 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Night]:
             _wait(40, "a few verdicts", lambda: sum(status()["counts"].values()) >= 4)
             (held / "hold").touch()
             _wait(20, "one waits", lambda: (status()["in_flight"], status()["queued"]) == (2, 1))
+            _start_again("recorder", repo / "sandbox", status)
+            _wait(20, "it is scraped at its new place", lambda: prometheus.value("sum(up)") == 3)
             rows = status()["rows"]
             time.sleep(LOOKED_SECONDS)
             told = status()
