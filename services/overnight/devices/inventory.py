@@ -128,7 +128,8 @@ def look_at(nvml: Nvml, uuid: str) -> Condition:
         computing = _processes(nvml, module.nvmlDeviceGetComputeRunningProcesses, handle)
         drawing = _processes(nvml, module.nvmlDeviceGetGraphicsRunningProcesses, handle)
     return Condition(
-        pids=tuple(sorted(int(process.pid) for process in computing)),
+        # A desktop's program that computes, too, is listed twice: it is no leftover.
+        pids=tuple(sorted({int(p.pid) for p in computing} - {int(p.pid) for p in drawing})),
         shows_graphics=bool(drawing),
         used_bytes=used,
     )

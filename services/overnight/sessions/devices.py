@@ -56,6 +56,19 @@ def check_devices(resolved: ResolvedLoop, inventory: Inventory) -> None:
         )
 
 
+def device_notes(config: LoopConfig, inventory: Inventory, runners: int) -> tuple[str, ...]:
+    """What its user should know of the GPUs that it gets, and of those that can't be used."""
+    if not on_gpus(config, inventory):
+        return ()
+    cards = usable(inventory.gpus, config.gpus)
+    kinds = " and ".join(sorted({gpu.name for gpu in cards}))
+    each = "1 GPU" if config.gpus == 1 else f"{config.gpus} GPUs"
+    return (
+        f"{len(cards)} x {kinds}: {runners} at a time, {each} each",
+        *(f"not used: {problem}" for problem in inventory.problems),
+    )
+
+
 def runner_devices(
     config: LoopConfig, runners: int, inventory: Inventory
 ) -> list[tuple[str, ...]]:  # fmt: skip

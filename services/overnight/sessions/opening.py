@@ -30,6 +30,7 @@ from overnight.contracts.errors import (
 )
 from overnight.contracts.loop import LoopConfig
 from overnight.contracts.rows import Opening, SessionOpened
+from overnight.devices.inventory import Inventory, take_inventory
 from overnight.faultpoints import Step, reach
 from overnight.ledger.files import SessionFiles
 from overnight.ledger.fold import RunState, SessionState
@@ -40,6 +41,7 @@ from overnight.ledger.program import kept_program
 from overnight.orchestrator.policy import POLICY_VERSION, check_policy
 from overnight.sessions.base import base_of
 from overnight.sessions.beginning import Beginning, begin, check_beginning
+from overnight.sessions.devices import check_devices, device_notes, runners_here
 from overnight.sessions.images import another_image, image_name, settled
 from overnight.sessions.limits import check_limits
 from overnight.sessions.locate import read_state, sessions_beside
@@ -108,6 +110,9 @@ def open_session(request: Request) -> Opened:
     beginning = None if exists else begin(resolved, request.source, request.tag)
     command = resolve_command(resolved.repo, resolved.config, request.environ)
     redis_source(request.environ)  # before anything is written
+    inventory = take_inventory() if resolved.config.gpus else Inventory()
+    if not request.services:  # whose runners may be on another machine
+        check_devices(resolved, inventory)
     fresh = not os.path.lexists(files.root)
     prepare_root(files.root, resolved.repo)
     lock = hold_session(files)
@@ -116,7 +121,7 @@ def open_session(request: Request) -> Opened:
             _check_served(files)
         if exists:
             check_head(files)
-        launch = _Launch(resolved, command.argv, str(command.python or ""))
+        launch = _Launch(resolved, command.argv, str(command.python or ""), inventory)
         over = _over(files) if exists else None
         if exists and over is None:
             return _resume(files, lock, launch, request)
@@ -137,11 +142,15 @@ class _Launch:
     resolved: ResolvedLoop
     argv: tuple[str, ...]
     python: str
+    inventory: Inventory
 
     @property
     def runners(self) -> int:
-        wanted = self.resolved.config.pools["default"].runners
-        return os.cpu_count() or 1 if wanted == "auto" else wanted
+        return runners_here(self.resolved.config, self.inventory)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return device_notes(self.resolved.config, self.inventory, self.runners)
 
     def opening(self, session: SessionOpened) -> Opening:
         return Opening(
@@ -284,6 +293,7 @@ def _resume(files: SessionFiles, lock: int, launch: _Launch, request: Request) -
         state=state,
         resumed=True,
         notes=(
+            *launch.notes,
             *_newer_edits(files, session, launch.resolved.repo),
             *another_image(config, state, request.environ),
         ),
@@ -350,7 +360,7 @@ def _open_new(
         config=config,
         state=SessionState(),
         resumed=False,
-        notes=(*beginning.notes, *base.notes),
+        notes=(*launch.notes, *beginning.notes, *base.notes),
         lock=lock,
     )
 

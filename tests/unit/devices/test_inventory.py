@@ -105,7 +105,7 @@ def test_without_driver_or_module_there_is_none_and_why(
 def test_a_device_s_condition_is_its_processes_and_memory(
     gpus: FakeGpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gpus.add(0, processes=[12, 7], graphics=[3], used_mb=900)
+    gpus.add(0, processes=[12, 7, 5], graphics=[3, 5], used_mb=900)
     nvml = Nvml(lambda: gpus.load(monkeypatch))
 
     assert look_at(nvml, uuid(0)) == Condition(

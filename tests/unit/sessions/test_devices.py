@@ -14,7 +14,13 @@ from overnight.contracts.errors import ConfigError, SessionHeldError
 from overnight.devices.inventory import Inventory, take_inventory
 from overnight.runner.hardware import DeviceLock
 from overnight.sessions import devices
-from overnight.sessions.devices import check_devices, hold_now, runner_devices, runners_here
+from overnight.sessions.devices import (
+    check_devices,
+    device_notes,
+    hold_now,
+    runner_devices,
+    runners_here,
+)
 
 
 @pytest.fixture
@@ -79,6 +85,22 @@ def test_what_a_machine_has_not_is_refused_in_one_line(
 
     with pytest.raises(ConfigError, match=line):
         check_devices(resolved(tmp_path, **keys), here())
+
+
+def test_a_user_is_told_which_cards_are_used_and_which_are_not(
+    gpus: FakeGpus, tmp_path: Path
+) -> None:
+    for number in range(5):
+        gpus.add(number)
+    gpus.host["cards"][0] = None
+    gpus.save()
+    config = resolved(tmp_path, gpus=2).config
+
+    assert device_notes(config, here(), 2) == (
+        "4 x NVIDIA H100 80GB HBM3: 2 at a time, 2 GPUs each",
+        "not used: card 0: NVML says: GPU is lost",
+    )
+    assert device_notes(resolved(tmp_path, gpus=0).config, here(), 2) == ()
 
 
 def test_once_takes_free_cards_and_frees_them(gpus: FakeGpus, tmp_path: Path) -> None:
