@@ -140,6 +140,7 @@ class Stage:
             "deadline_seconds": 60,
             "proposer": {"name": "random"},
             "pools": {"default": {"runners": 2}},
+            "gpus": 0,  # whoever tests on a machine with one would be refused two runners
             **keys,
         }
         self.write({"loop.run.yaml": yaml.safe_dump(bindings)})
