@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from grafana_foundation_sdk.builders import common
-from grafana_foundation_sdk.models.common import GraphThresholdsStyleMode
+from grafana_foundation_sdk.models.common import BigValueTextMode, GraphThresholdsStyleMode
 from grafana_foundation_sdk.models.dashboard import DynamicConfigValue
 from panels import (
     BAD,
@@ -40,21 +40,20 @@ def fleet() -> Any:
 
 def alive() -> Any:
     says = "That gave a sign of life within 10 s, of those that runs were opened for."
-    return number(
+    panel = number(
         "Runners alive",
         says,
         "short",
         ('sum(max by (session) (overnight_runners{session=~"$session"}))', "alive"),
         ('sum(max by (session) (overnight_runners_wanted{session=~"$session"}))', "wanted"),
     )
+    return panel.text_mode(BigValueTextMode.VALUE_AND_NAME)
 
 
 def at_work() -> Any:
-    says = "Share of the runners that work on an attempt. Green from 80 % on."
-    query = ('avg(overnight_runner_busy{session=~"$session"})', "busy")
-    return number(
-        "Busy now", says, "percentunit", query, colors=levels(BAD, (0.5, WARN), (0.8, GOOD))
-    )
+    says = "Share of the last 5 minutes in which an attempt ran, all runners. Green from 80 % on."
+    query = ('avg(avg_over_time(overnight_runner_busy{session=~"$session"}[5m]))', "busy")
+    return number("Busy", says, "percentunit", query, colors=levels(BAD, (0.5, WARN), (0.8, GOOD)))
 
 
 def survivors() -> Any:
@@ -157,8 +156,8 @@ def fsync() -> Any:
 
 
 def disk() -> Any:
-    says = "Where each session lies. Below the red line, 5 GB, is an alert."
+    says = "Where each session lies. Red, below 5 GB, is an alert."
     query = ('min by (tag) (overnight_disk_free_bytes{session=~"$session"})', "{{tag}}")
-    line = common.GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.LINE)
-    panel = lines("Disk free", says, "decbytes", query).min(0).thresholds_style(line)
-    return panel.thresholds(levels(BAD, (5e9, GOOD)))
+    area = common.GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.AREA)
+    panel = lines("Disk free", says, "decbytes", query).min(0).thresholds_style(area)
+    return panel.thresholds(levels(BAD, (5e9, "transparent")))

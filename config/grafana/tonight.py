@@ -142,7 +142,7 @@ def curve() -> Any:
     )
     dashes = {"custom.lineStyle": {"fill": "dash", "dash": [8, 8]}}
     panel = painted(panel, "best", GOOD)
-    return steps(painted(panel, "baseline", "gray", dashes))
+    return steps(painted(panel, "baseline", "gray", dashes)).decimals(4)
 
 
 def verdicts() -> Any:
@@ -172,9 +172,10 @@ def flight() -> Any:
 
 
 def pace() -> Any:
-    says = "At the pace of the last 30 minutes."
+    """A slope, where a rate would begin at 0 and take half an hour to tell the truth."""
+    says = "At the pace of the last 30 minutes, or of the session as long as it is younger."
     query = (
-        'sum(rate(overnight_experiments_ended_total{session="$session"}[30m])) * 3600',
+        'max(deriv(overnight_experiments_ended_total{session="$session"}[30m])) * 3600',
         "an hour",
     )
     return lines("Experiments an hour", says, "short", query).min(0).decimals(1)
