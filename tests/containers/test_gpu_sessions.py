@@ -18,6 +18,7 @@ import pytest
 from tests.e2e import procs
 from tests.fake_gpus import LOST, FakeGpus, uuid
 
+PROFILE = "cards"
 SERVICES = str(Path(__file__).parents[2] / "services")
 TRAIN = """\
 import os, time
@@ -109,7 +110,7 @@ def test_each_candidate_sees_its_own_cards_and_its_row_names_them(night: Night) 
 
 
 def test_a_card_that_is_lost_mid_run_costs_time_and_no_idea(night: Night) -> None:
-    """P22: without any Xid. Its worker takes no further job, and says why."""
+    """P22: a card that is lost without any Xid. Its worker takes no further job, and says why."""
     for number in range(2):
         night.gpus.add(number)
     night.start(4, 1.5)
@@ -133,7 +134,7 @@ def test_a_card_that_is_lost_mid_run_costs_time_and_no_idea(night: Night) -> Non
 
 
 def test_memory_that_a_killed_run_holds_keeps_the_next_one_away(night: Night) -> None:
-    """P21: the card is looked at after each attempt, and freed when its memory is back."""
+    """P21: in a whole session. The card is freed when its memory is back."""
     night.gpus.add(0)
     night.more["OVERNIGHT_DEVICES_CLEAR_SECONDS"] = "0.5"
     night.start(2, 1.0)
@@ -153,7 +154,8 @@ def test_memory_that_a_killed_run_holds_keeps_the_next_one_away(night: Night) ->
 
 
 def test_a_card_that_fails_fast_does_not_eat_the_queue(night: Night) -> None:
-    """It would take each attempt within milliseconds, three times, and every idea were given up."""
+    """P22: a card that eats the queue. It would fail each attempt within milliseconds, three times,
+    and every idea were given up."""
     for number in range(2):
         night.gpus.add(number)
     night.start(5, 1.0)

@@ -35,7 +35,7 @@ log = structlog.get_logger()
 FIRST_PAUSE_SECONDS = 0.1  #: between two tries to claim while Redis is away; doubled each time
 LONGEST_PAUSE_SECONDS = 2.0
 
-IDLE_LOOK_SECONDS = 2.0  #: between two looks at the devices while no job comes
+IDLE_LOOK_SECONDS = 0.5  #: between two looks at the devices while no job comes
 RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0)  #: the last one repeats
 
 
