@@ -12,6 +12,7 @@ from pathlib import Path
 import docker
 import docker_engine
 from tests.e2e import procs
+from tests.faults.disks import SmallDisk, small_disk
 
 CLIENT_SECONDS = 30.0
 
@@ -47,6 +48,10 @@ class OwnEngine:
             place = line.split()[4]
             if place.startswith(f"{self.folder}/"):
                 subprocess.run(["umount", "--lazy", place], check=False, capture_output=True)
+
+    def on_a_small_disk(self) -> contextlib.AbstractContextManager[SmallDisk]:
+        """What it writes for each container, from now on. It has none now."""
+        return small_disk(self.folder / "data" / "containers", "size=24m,mode=710")
 
     def load(self, image: str, host: str) -> None:
         """Bring *image* over from the engine at *host*."""

@@ -7,6 +7,7 @@ each experiment has one result by its own merit and nothing is left.
 
 from __future__ import annotations
 
+import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from docker_engine import Engine
 from own_engine import OwnEngine
 from tests.e2e import procs
 from tests.e2e.stage import Stage, stage
+from tests.faults.disks import small_disk
 
 __all__ = ["stage"]
 
@@ -38,59 +40,42 @@ def own(engine: Engine) -> Iterator[OwnEngine]:
 
 @pytest.fixture
 def night(own: OwnEngine, stage: Stage) -> Contained:
-    """A session of three ideas, not yet begun."""
+    """A session of two ideas, not yet begun."""
     return Contained(stage, own, candidates=2)
 
 
-def test_a_container_that_somebody_removes_costs_its_attempt_alone(night: Contained) -> None:
-    night.begin(TRAIN_SECONDS)
-    night.wait_for(1)
-    night.wait_training()
-    (victim,) = night.containers(status="running")
-    victim.remove(force=True)
-
-    (lost,) = night.finish()
-    assert lost["reason"] == "sandbox"
-    assert "container" in lost["detail"], lost
-    night.check_pairs()
-
-
-def test_a_container_that_somebody_kills_costs_its_attempt_alone(night: Contained) -> None:
+def test_a_container_that_somebody_kills_or_removes_costs_its_attempt_alone(
+    night: Contained,
+) -> None:
     night.begin(TRAIN_SECONDS)
     night.wait_for(1)
     night.wait_training()
     (victim,) = night.containers(status="running")
     victim.kill()
+    night.wait_for(2)
+    night.wait_training()
+    (victim,) = night.containers(status="running")
+    victim.remove(force=True)
 
-    (lost,) = night.finish()
-    assert lost["reason"] == "sandbox"
-    assert "killed from outside" in lost["detail"], lost
+    killed, removed = night.finish()
+    assert killed["reason"] == removed["reason"] == "sandbox"
+    assert "killed from outside" in killed["detail"], killed
+    assert "container" in removed["detail"], removed
     night.check_pairs()
 
 
-def test_a_killed_spawner_takes_its_containers_along_and_the_next_one_removes_them(
-    night: Contained,
-) -> None:
+def test_a_killed_spawner_or_runner_takes_its_container_along(night: Contained) -> None:
+    """Within two seconds; who is started in its place removes it."""
     night.begin(TRAIN_SECONDS)
-    night.wait_for(1)
-    training = night.wait_training()
-    night.service("spawner").kill()
-    procs.wait_until(lambda: not training.alive, 2.0, "the candidate is dead")
+    for decided, name in enumerate(("spawner", "r0"), start=1):
+        night.wait_for(decided)
+        training = night.wait_training()
+        night.service(name).kill()
+        procs.wait_until(lambda victim=training: not victim.alive, 2.0, "the candidate is dead")
 
-    (lost,) = night.finish()
-    assert "spawner" in lost["detail"], lost
-    night.check_pairs()
-
-
-def test_a_killed_runner_takes_its_container_along(night: Contained) -> None:
-    night.begin(TRAIN_SECONDS)
-    night.wait_for(1)
-    training = night.wait_training()
-    night.service("r0").kill()
-    procs.wait_until(lambda: not training.alive, 2.0, "the candidate is dead")
-
-    (lost,) = night.finish()
-    assert lost["reason"] in ("lost", "runner_restarted"), lost
+    by_spawner, by_runner = night.finish()
+    assert "the spawner was lost" in by_spawner["detail"], by_spawner
+    assert "runner" in by_runner["reason"] + by_runner["detail"], by_runner
     night.check_pairs()
 
 
@@ -110,37 +95,33 @@ def test_a_killed_supervisor_leaves_no_container_and_the_same_command_goes_on(
     night.check_pairs()
 
 
-def test_an_engine_that_is_killed_and_stays_away_is_waited_for(
+def test_an_engine_that_is_killed_is_waited_for_however_long_it_is_away(
     night: Contained, own: OwnEngine
 ) -> None:
-    night.begin(TRAIN_SECONDS, runners=2)
-    night.wait_for(1)
-    night.wait_training()
-    own.kill()
-    try:
-        night.wait_says("engine")
-        before = len(night.lost())
-        time.sleep(8.0)
-        after = len(night.lost())
-    finally:
-        own.start()
-
-    lost = night.finish()
-    assert before == after <= 2, "attempts are used up while there is no engine"
-    assert len(lost) <= 2
-    assert all("engine" in body["detail"] for body in lost), lost
-
-
-def test_an_engine_that_restarts_at_once_costs_the_attempts_that_ran(
-    night: Contained, own: OwnEngine
-) -> None:
+    """Each runner loses the attempt that it held, and no other."""
+    night.candidates = 4
     night.begin(TRAIN_SECONDS, runners=2)
     night.wait_for(1)
     night.wait_training()
     own.kill()
     own.start()
+    night.wait_for(3)
+    night.wait_training()
+    own.kill()
+    try:
+        night.wait_says("the Docker engine at")
+        time.sleep(6.0)
+        while_away = len(night.lost())
+        status = night.stage.ask("status", "--dir", str(night.stage.root))
+    finally:
+        own.start()
 
-    assert len(night.finish()) <= 2
+    lost = night.finish()
+    assert while_away == len(lost) <= 4, "attempts were used up while there was no engine"
+    assert "the Docker engine at" in status.output, status
+    for body in lost:
+        assert body["reason"] in ("sandbox", "away"), body
+        assert "engine" in body["detail"] or "container" in body["detail"], body
 
 
 def test_an_image_that_is_removed_is_waited_for(
@@ -156,4 +137,47 @@ def test_an_image_that_is_removed_is_waited_for(
         own.load(IMAGE, engine.host)
 
     assert len(night.finish()) <= 1
+    night.check_pairs()
+
+
+def test_a_full_disk_of_the_engine_or_the_spawner_is_waited_for(
+    night: Contained, own: OwnEngine
+) -> None:
+    """It costs no attempt: the same one is tried until there is room."""
+    with own.on_a_small_disk() as disk:
+        night.begin(TRAIN_SECONDS)
+        night.wait_for(1)
+        disk.fill("space")
+        night.wait_says("no space left on device")
+        disk.free()
+        before = night.finish()
+
+    night.candidates += 1
+    with small_disk(night.stage.folder / "disk", "size=24m,mode=700") as disk:
+        (night.stage.root / "spawner").rename(night.stage.folder / "before")
+        (night.stage.root / "spawner").symlink_to(night.stage.folder / "disk")
+        disk.fill("space")
+        night.start()
+        night.wait_says("No space left on device")
+        disk.free()
+        after = night.finish()
+
+    assert before == after == []
+    night.check_pairs()
+
+
+def test_a_spawner_that_stands_still_is_waited_for(night: Contained) -> None:
+    night.begin(TRAIN_SECONDS)
+    night.wait_for(1)
+    night.wait_training()
+    spawner = night.service("spawner")
+    spawner.kill(signal.SIGSTOP)
+    try:
+        night.wait(lambda: night.lost(), "an attempt is given up")
+        time.sleep(3.0)
+    finally:
+        spawner.kill(signal.SIGCONT)
+
+    (lost,) = night.finish()
+    assert "the spawner was lost" in lost["detail"], lost
     night.check_pairs()

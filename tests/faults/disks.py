@@ -21,7 +21,7 @@ mounts = pytest.mark.skipif(
 @contextlib.contextmanager
 def small_disk(place: Path, options: str) -> Iterator[SmallDisk]:
     """A tmpfs at *place*, e.g. with `size=24m`; gone at the end, whatever happened."""
-    place.mkdir()
+    place.mkdir(exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(place)], check=True)
     try:
         yield SmallDisk(place)
@@ -33,6 +33,7 @@ class SmallDisk:
     """Fills and frees it."""
 
     def __init__(self, place: Path) -> None:
+        assert place.is_mount(), f"{place}: this would fill the machine's own disk"
         self._place = place
         self._filler = place / "filler"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -83,13 +84,17 @@ class SpawnerLine:
         descriptors: Sequence[int] = (),
         seconds: float = ANSWER_SECONDS,
     ) -> tuple[Wire, list[int]]:
-        """One of *answers*, and the descriptors that came with it: the caller's now."""
+        """One of *answers*, and the descriptors that came with it: the caller's now.
+
+        Once an answer did not come in time the line is closed: it would be taken for the next one.
+        """
         try:
             with self._lock:
                 self._socket.settimeout(seconds)
                 frames.send(self._socket, question, descriptors)
                 received = frames.receive(self._socket)
         except (OSError, WireError) as error:
+            self.close()
             reason = f"the spawner was lost: {str(error) or 'no answer'}"
             raise SandboxAwayError(NAME, reason) from error
         if received is None:
@@ -245,9 +250,15 @@ class Spawned:
         self._line.ask(Open(timer_seconds=wall_seconds + SECOND_TIMER_SECONDS))
 
     def kill(self) -> None:
-        """SIGKILL of all inside; a spawner that is gone has ended it, or its timer will."""
-        with contextlib.suppress(SandboxUnavailableError):
+        """SIGKILL of all inside; a spawner that is gone has ended it, or its timer will.
+
+        One that stands still has not: its first process is killed from here, where that is allowed.
+        """
+        try:
             self._line.ask(Kill())
+        except SandboxUnavailableError:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(self._ended, signal.SIGKILL)
 
     def ending(self) -> Ending:
         """After the end."""
