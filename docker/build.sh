@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the images, both at once: overnight-sandbox:cpu (or :cuda) and overnight-services:latest.
 # usage: build.sh [cpu|cuda] [services|sandbox] [--no-cache]   (default: cpu, both, what is built stays)
-# Base images come from the registry that the engine uses, or from docker/airgapped/build.sh before.
+# The base image is pulled, or was made by docker/airgapped/build.sh before.
 # A torch wheel that this machine's pip finds without an index goes before PyTorch's public one.
 set -euo pipefail
 device=cpu which=both options=()
@@ -15,6 +15,15 @@ for word in "$@"; do
 done
 cd "$(dirname "$0")/.."
 torch=${TORCH_SPEC:-$(sed -n 's/^ARG TORCH_SPEC=//p' docker/sandbox.Dockerfile)}
+base=$(sed -n 's/^ARG PYTHON_IMAGE=//p' docker/services.Dockerfile)
+if ! docker version >/dev/null 2>&1; then
+    echo "build: no Docker engine answers: start Docker, or name an engine by DOCKER_HOST" >&2
+    exit 3
+fi
+if ! docker image inspect "$base" >/dev/null 2>&1 && ! docker pull -q "$base" >/dev/null; then
+    echo "build: $base can't be pulled: without a registry, \`make airgapped\` makes it of Debian's packages" >&2
+    exit 3
+fi
 began=$SECONDS
 work=$(mktemp -d)
 server=''
@@ -25,8 +34,8 @@ build() { # image, file, options
     local image=$1 file=$2
     shift 2
     if ! docker build -t "$image" -f "docker/$file" "${options[@]}" "$@" . >"$work/${image%%:*}.log" 2>&1; then
-        tail -30 "$work/${image%%:*}.log" >&2
-        echo "build: $image was not built (no registry within reach? docker/airgapped/build.sh makes the bases)" >&2
+        tail -20 "$work/${image%%:*}.log" >&2
+        echo "build: $image was not built" >&2
         return 3
     fi
     printf -- '-- %s (%d s)\n' "$image" $((SECONDS - began))

@@ -14,9 +14,14 @@ has() { docker image inspect "$1" >/dev/null 2>&1; }
 base=debian:bookworm-slim
 names=(python:3.11-slim-bookworm redis:7-alpine prom/prometheus:v2.53.0)
 
+if ! docker version >/dev/null 2>&1; then
+    echo "airgapped: no Docker engine answers: start Docker, or name an engine by DOCKER_HOST" >&2
+    exit 3
+fi
 missing=()
 for name in "${names[@]}"; do has "$name" || missing+=("$name"); done
 ((${#missing[@]})) || exit 0
+echo "making stand-ins of Debian's packages for ${missing[*]}: a minute or two"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

@@ -63,6 +63,17 @@ def test_the_sandbox_has_torch_on_a_read_only_root_without_a_network() -> None:
     assert _in(SANDBOX, "python", "-c", code) == "3.0"
 
 
+def test_a_bundled_track_trains_in_the_sandbox() -> None:
+    track = ROOT / "harness/tracks/tiny_lm"
+
+    said = _run("docker", "run", "--rm", "--network=none", "--read-only", "--cap-drop=ALL",
+                "--tmpfs=/tmp", f"--volume={track}:/work:ro", "--env=OVERNIGHT_BUDGET=5", SANDBOX,
+                "python", "train.py")  # fmt: skip
+
+    assert "\nval_bpb: " in said
+    assert "\nnum_steps:        5\n" in said
+
+
 def test_the_sandbox_has_the_tools_that_hold_an_experiment() -> None:
     found = _in(
         SANDBOX,
