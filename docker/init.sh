@@ -75,4 +75,4 @@ echo "settings     $here/.env: $(sed -n 's/^COMPOSE_PROFILES=//p' .env), $(sed -
 echo "state        $home"
 echo "made now    ${made:- nothing: all was there}"
 [ -z "${bindings:-}" ] || echo "next: docker compose run --rm --no-deps cli init      (no loop.run.yaml in the repository yet)"
-echo "next: docker compose up -d && docker compose logs -f orchestrator runner"
+echo "next: docker compose up -d && docker compose run --rm cli watch"

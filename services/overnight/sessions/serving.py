@@ -18,6 +18,7 @@ from overnight.ledger.identity import read_identity
 from overnight.sessions.locate import Found, find_session
 from overnight.sessions.opening import Opened, Request, open_session
 from overnight.sessions.profiles import register_profiles
+from overnight.sessions.services import needs_spawner
 from overnight.sessions.stack import Stack, file_identity, read_stack
 
 log = structlog.get_logger()
@@ -93,6 +94,7 @@ def _announce(opened: Opened, url: str) -> None:
         pid=0,
         redis_url=url,
         children={f"r{index}": 0 for index in range(opened.opening.runners)},
+        isolation="container" if needs_spawner(opened.config.pools["default"].executor) else None,
         lock=file_identity(opened.files.session_lock),
     )
     try:
