@@ -59,6 +59,7 @@ HARMLESS = {
     "jobqueue.flags.Flags.runners": "reads",
     "jobqueue.jobs.Jobs.park": "the job is of no use any more",
     "jobqueue.deadjobs.DeadJobs.drop": "a verb's one wish, told as done only afterwards",
+    "jobqueue.worker.PoolWorker._give_back": "one command: taken before it, queued after it",
     "jobqueue.lease.Leases.owner": "reads, and shortens what should not live so long",
     "jobqueue.rqworker.RqWorker.announce": "expires by itself",
     "jobqueue.rqworker.RqWorker.let_go": "rq's list of taken jobs counts for nothing",

@@ -32,6 +32,8 @@ BOOKKEEPING_TRIES = 5  #: of a job that rq can't start although Redis answers
 class PoolWorker:
     """Calls *handler* with each payload of *pool* until *should_stop*.
 
+    may_start: asked when a job was taken; on False it goes back. `should_stop` is where to wait.
+
     The caller owns all signals. It should answer them with a flag that `should_stop` reads:
     an exception raised by a signal handler may land inside rq, which swallows it.
     """
@@ -44,6 +46,8 @@ class PoolWorker:
         handler: Callable[[str], None],
         should_stop: Callable[[], bool],
         on_wait: Callable[[str | None], None] = lambda why: None,
+        *,
+        may_start: Callable[[], bool] = lambda: True,
     ) -> None:
         self._redis = connection
         self._pool = pool
@@ -53,6 +57,7 @@ class PoolWorker:
         self._handler = handler
         self._should_stop = should_stop
         self._on_wait = on_wait
+        self._may_start = may_start
         self._held: ExperimentRqJob | None = None  # taken, but not yet given to the handler
         self._held_failures = 0
         self._announce_at = self._tidy_at = 0.0
@@ -99,7 +104,9 @@ class PoolWorker:
         if self._held is None:
             self._held = self._take()
             self._held_failures = 0
-        if self._held is not None:
+        if self._held is not None and not self._may_start():
+            self._give_back(self._held)
+        elif self._held is not None:
             self._run(self._held)
 
     def _take(self) -> ExperimentRqJob | None:
@@ -161,6 +168,14 @@ class PoolWorker:
             # The handler has delivered by its own way; rq's note of it does not matter.
             self._log.info("job_not_noted", job=job.id, error=str(problem))
         self._judge(job)
+
+    def _give_back(self, job: ExperimentRqJob) -> None:
+        """To the queue's head, for another worker: this one can't start it, and knew too late."""
+        taken = self._queue.intermediate_queue_key
+        with edge("giving a job back", taken):
+            self._redis.blmove(taken, self._queue.key, 0.01, "LEFT", "LEFT")  # type: ignore[arg-type]
+        self._log.info("job_given_back", job=job.id)
+        self._held = None
 
     def _hold(self, job: ExperimentRqJob, problem: InfrastructureError | None) -> None:
         """rq failed before the handler was called: keep the job, it is nowhere else any more."""

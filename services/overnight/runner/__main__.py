@@ -246,6 +246,7 @@ def _serve(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
         runner.handle,
         runner.should_stop,
         on_wait=waits,
+        may_start=runner.may_start,
     ).work()
     # Started again, it leases one of those that are left over.
     return InfrastructureError.exit_code if life.signals == 0 and cards.has_lost else 0

@@ -152,6 +152,13 @@ class Runner:
             self._look_at = time.monotonic() + IDLE_LOOK_SECONDS
         return self._life.should_stop()
 
+    def may_start(self) -> bool:
+        """Asked when a job was taken: a device that failed meanwhile leaves it to another."""
+        if self._cards.trouble() is None:
+            return True
+        self._look_at = 0.0  # `should_stop` waits at once, before the next job is taken
+        return False
+
     def _lease(self, job: ExperimentJob) -> bool:
         """Claim it, however long Redis is away: a job dropped now would count as lost.
 

@@ -34,6 +34,47 @@ def test_jobs_are_worked_off_in_the_order_of_pushing(
     assert jobs.depth("default") == 0
 
 
+def test_a_job_that_can_t_be_started_here_goes_to_another_worker_at_once(
+    redis_server, start_worker, make_job, wait_until
+):
+    connection = connect(redis_server.url)
+    jobs = Jobs(connection)
+    asked, handled = [], []
+    trouble = threading.Event()
+
+    def may_start() -> bool:
+        asked.append(True)
+        trouble.set()
+        return False
+
+    stop = threading.Event()
+
+    def should_stop() -> bool:
+        """As a runner's: it waits here while its device is in trouble."""
+        if trouble.is_set():
+            stop.wait(20)
+        return stop.is_set()
+
+    broken = PoolWorker(
+        connect(redis_server.url), "default", "slot-9", handled.append, should_stop,
+        may_start=may_start,
+    )  # fmt: skip
+    thread = threading.Thread(target=broken.work)
+    thread.start()
+    for id in (1, 2):
+        jobs.push("default", make_job(id))
+    wait_until(lambda: asked)
+    wait_until(lambda: jobs.depth("default") == 2)
+    worker = start_worker()
+    wait_until(lambda: len(worker.ids) == 2)
+    stop.set()
+    thread.join(20)
+
+    assert worker.ids == [1, 2], "in their order, each once"
+    assert (handled, len(asked)) == ([], 1)
+    assert jobs.depth("default") == 0
+
+
 def test_pushing_the_same_attempt_again_changes_nothing(
     redis_server, start_worker, make_job, wait_until
 ):
