@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from benchmarks import container_images
 from benchmarks.container_images import Image, page_part
 
