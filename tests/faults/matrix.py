@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -29,6 +30,7 @@ from tests.faults.ward import (
     STACK_SECONDS,
     Problem,
     Ward,
+    last_words,
 )
 
 from overnight.faultpoints import Step
@@ -137,6 +139,9 @@ def _outcome(session: Ward, case: Case, act: Callable[[Ward, Case], float]) -> O
         return Outcome(case, act(session, case), None)
     except Problem as problem:
         return Outcome(case, 0.0, problem)
+    except subprocess.TimeoutExpired as late:  # a verb that should answer at once
+        words = f"{late}: {last_words(session.stage)}"
+        return Outcome(case, 0.0, Problem("next experiment", words))
 
 
 def play_broken(name: str) -> Problem | None:

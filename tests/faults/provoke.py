@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.e2e.stage import Stage
-from tests.faults.ward import SOON_SECONDS, STACK_SECONDS, Problem, Ward
+from tests.faults.ward import SOON_SECONDS, STACK_SECONDS, Problem, Ward, ended
 
 from overnight.faultpoints import Step
 from overnight.sessions.torture import recount
@@ -139,6 +139,8 @@ _WAYS: dict[Step, Act] = {
     Step.RECORDER_STARTED: _kill("recorder"),
     Step.RECORDER_REBUILD: _lose_export,
 }
+#: A whole session, from its opening to its end: ten times what docs/fault-matrix.md says of it.
+AGAIN_SECONDS = 8 * STACK_SECONDS
 #: Only a new session comes by these.
 OPENING = (Step.SUPERVISOR_BASE, Step.SUPERVISOR_UNNAMED)
 _AFTERMATHS: dict[Step, Act] = {Step.SEND_CONTROL: _cheer_up, Step.ACKED_CONTROL: _cheer_up}
@@ -158,7 +160,7 @@ def repair(ward: Ward, word: str, kind: str) -> float:
     """The session ends, a row of its ledger is damaged, and repairing it is struck. Again, then."""
     seq = ward.seq()
     ward.interrupt()
-    ward.play.wait(60)
+    ended(ward.stage, ward.play, 60, "an interrupted run")
     ledger = ward.stage.root / "ledger.jsonl"
     lines = ledger.read_bytes().splitlines(keepends=True)
     lines[-3] = lines[-3].replace(b'"seq":', b'"sEq":', 1)
@@ -172,7 +174,7 @@ def repair(ward: Ward, word: str, kind: str) -> float:
         time.sleep(0.01)
     if kind == "hang":
         verb.kill()
-    code = verb.wait(30).code
+    code = ended(ward.stage, verb, 30, "ledger repair").code
     if code == 0:
         raise Problem("reached", "ledger repair says ok although it was struck")
     again = ward.stage.ask("ledger", "repair", "--dir", str(ward.stage.root))
@@ -207,9 +209,9 @@ def opening(ward: Ward, word: str, kind: str) -> float:
             time.sleep(0.01)
         if kind == "hang":
             first.kill()
-        first.wait(30)
+        ended(stage, first, 30, "the run that was struck")
         began = time.monotonic()
-        second = stage.start(*words).wait(2 * STACK_SECONDS)
+        second = ended(stage, stage.start(*words), AGAIN_SECONDS, "opened again, it")
         if second.code != 0:
             raise Problem("next experiment", f"opened again: {second}")
         seconds = time.monotonic() - began

@@ -10,8 +10,10 @@ import os
 import random
 
 import pytest
-from tests.faults import matrix
+from tests.faults import matrix, provoke
 from tests.faults.breaks import BREAKS
+
+from overnight.faultpoints import Step
 
 CASES = 8
 
@@ -35,6 +37,20 @@ def test_a_check_of_the_matrix_turns_red_in_a_broken_product() -> None:
 
     assert problem is not None
     assert problem.check == BREAKS["process-forgotten"].red
+
+
+@pytest.mark.timeout(200)
+def test_a_run_that_does_not_end_is_a_red_case_that_shows_its_last_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(provoke, "AGAIN_SECONDS", 0.5)
+
+    with matrix.ward() as session:
+        case = matrix.Case(Step.SUPERVISOR_BASE, "kill")
+        outcome = matrix._outcome(session, case, matrix.play_case)
+
+    assert outcome.problem is not None
+    assert "opened again, it did not end in 0.5 s" in str(outcome.problem)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from typing import Any
 
 import redis
 from tests.e2e import procs
-from tests.e2e.stage import Play, Stage
+from tests.e2e.stage import Finished, Play, Stage
 
 from overnight.sessions.torture import recount
 
@@ -246,7 +247,7 @@ class Ward:
         self.stage.environment.pop("OVERNIGHT_BREAK", None)
         self.stage.entry = ("-m", "overnight.cli")
         drained = self.stage.ask("drain", "--dir", str(self.stage.root))
-        finished = self.play.wait(60)
+        finished = ended(self.stage, self.play, 60, "the drained run")
         if drained.code != 0 or finished.code != 0:
             raise Problem("verify", f"drain: {drained}; the run ended with {finished}")
         verified = self.stage.ask("verify", "--dir", str(self.stage.root), "--json")
@@ -264,6 +265,24 @@ class Ward:
         stack = self.stage.stack()
         kinds = [row["kind"] for row in self.tail.rows[-6:]]
         return f"last rows {kinds}, stack {stack and stack['children']}"
+
+
+def ended(stage: Stage, verb: Play, seconds: float, what: str) -> Finished:
+    """A verb that must end in so many seconds. Raises Problem with its session's last words."""
+    try:
+        return verb.wait(seconds)
+    except subprocess.TimeoutExpired as late:
+        words = f"{what} did not end in {seconds:g} s: {last_words(stage)}"
+        raise Problem("next experiment", words) from late
+
+
+def last_words(stage: Stage, lines: int = 3) -> str:
+    """The last lines of each service's log, a service a line."""
+    found = []
+    for log in sorted((stage.root / "logs").glob("*.log")):
+        text = log.read_text(errors="replace").splitlines()[-lines:]
+        found.append(f"{log.stem}: {' | '.join(line[-300:] for line in text)}")
+    return "\n".join(found) or "it has no logs"
 
 
 def _disk(folder: Path) -> int:
