@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
+import urllib.parse
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "integration" / "observability"))
+
 import pytest
+from boards import queries
 from compose_stack import Stack, a_stack
 from docker_engine import Engine
 
@@ -58,6 +64,7 @@ def seen(stack: Stack) -> dict[str, Any]:
     found["before"] = stack.rows()
     stack.compose("up", "-d")
     stack.until(lambda: "orchestrator" not in stack.services(), "the run is over")
+    found["empty panels"] = _empty_panels(stack)
     found["states"] = {
         name: attrs["State"] for name, attrs in stack.services(everything=True).items()
     }
@@ -79,6 +86,27 @@ def _targets(stack: Stack) -> dict[str, str]:
         found |= {t["labels"]["job"]: t["health"] for t in targets if t["health"] == "up"}
         time.sleep(0.5)
     return found
+
+
+def _empty_panels(stack: Stack) -> list[str]:
+    """Panels of the dashboards whose query found nothing in all of the night."""
+    address = stack.compose("port", "prometheus", "9090").stdout.strip()
+    sid, end = stack.rows()[0]["session"], time.time()
+    empty = []
+    for query in queries():
+        text = query.with_(sid, 600, scrape_seconds=15)
+        words = urllib.parse.urlencode(
+            {"query": text, "start": end - 600, "end": end, "step": 5},
+        )
+        with urllib.request.urlopen(f"http://{address}/api/v1/query_range?{words}") as answer:
+            if not json.load(answer)["data"]["result"]:
+                empty.append(f"{query.board}: {query.panel}")
+    return empty
+
+
+def test_every_panel_of_the_dashboards_has_data(seen: dict[str, Any]) -> None:
+    """By compose.yaml's names and addresses; what they show: tests/integration/observability."""
+    assert seen["empty panels"] == []
 
 
 def test_two_runners_share_the_night_and_each_attempt_has_a_container_of_its_own(

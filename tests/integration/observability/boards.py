@@ -22,13 +22,13 @@ class Query:
     expr: str
     instant: bool
 
-    def with_(self, session: str, seconds: int) -> str:
+    def with_(self, session: str, seconds: int, scrape_seconds: int = 1) -> str:
         """Its text for one session and a range of so many seconds."""
         expr = self.expr
         for name, value in (
             ("$session", session),
-            ("$__rate_interval", "10s"),
-            ("$__interval", "1s"),
+            ("$__rate_interval", f"{max(10, 4 * scrape_seconds)}s"),
+            ("$__interval", f"{scrape_seconds}s"),
             ("$__range", f"{seconds}s"),
         ):
             expr = expr.replace(name, value)
