@@ -16,7 +16,7 @@ PREFIX = "OVERNIGHT_"
 
 #: OVERNIGHT_* names that are no keys of the loop: folders, service settings, what candidates see.
 RESERVED = ("STATE", "DEVICE_LOCKS", "CONFIG", "FAULT", "LOG", "REDIS")
-SERVICES = ("ORCHESTRATOR", "RUNNER", "RECORDER", "SUPERVISOR")
+SERVICES = ("ORCHESTRATOR", "RUNNER", "RECORDER", "SUPERVISOR", "DEVICES")
 
 #: Keys whose text is never read as a number or a truth value.
 _TEXT_KEYS = frozenset(
