@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -180,3 +181,25 @@ class AbuseSuite:
         assert sorted(item.path for item in taken) == [".. ", "honest"]
         assert not any(p.is_symlink() for p in (tmp_path / "into").rglob("*"))
         assert not (tmp_path / "beside").exists()
+
+
+class ApartSuite:
+    """For executors that run candidates as users of their own: ours can't be signalled."""
+
+    def test_who_stops_all_that_it_can_see_stops_no_deadline(
+        self, bench: Bench, options: dict[str, Any]
+    ) -> None:
+        """P16: SIGSTOP for everybody inside, while the runner is stopped too."""
+        mark = f"mark-{os.urandom(8).hex()}"
+        spec = bench.spec(("python", "train.py", mark))
+        driver = begin(options, spec, bench.snapshot({"train.py": abusers.STOPPER}), 1.0)
+        try:
+            assert driver.stdout is not None
+            assert b"stopped" in driver.stdout.readline()
+            driver.send_signal(signal.SIGSTOP)
+
+            assert until(lambda: not set(alive(mark)) - {driver.pid}, 1.0 + 5.0 + LATE_SECONDS)
+            driver.send_signal(signal.SIGCONT)
+            assert b"deadline_wall" in driver.communicate(timeout=20)[0]
+        finally:
+            end(driver)

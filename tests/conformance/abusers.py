@@ -254,3 +254,12 @@ with contextlib.suppress(OSError):
     print("made beside")
 open("honest", "w").write("honest")
 """
+
+#: Stops its timers, its holders, and whoever else has a number here.
+STOPPER = """
+import os, signal, time
+
+os.kill(-1, signal.SIGSTOP)
+print("stopped", flush=True)
+time.sleep(600)
+"""

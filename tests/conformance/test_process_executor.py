@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.conformance import candidates
-from tests.conformance.abuse_suite import AbuseSuite
+from tests.conformance.abuse_suite import AbuseSuite, ApartSuite
 from tests.conformance.bench import Bench, Box, Listener, alive
 from tests.conformance.driver import end
 from tests.conformance.executor_suite import ExecutorSuite
@@ -113,7 +113,7 @@ class TestHere(Built, AbuseSuite, ExecutorSuite, WallsSuite):
 if AS_ROOT:
     del TestHere
 
-    class TestAsRoot(RootClaims, Built, AbuseSuite, ExecutorSuite, WallsSuite):
+    class TestAsRoot(RootClaims, Built, ApartSuite, AbuseSuite, ExecutorSuite, WallsSuite):
         """With one unprivileged user a sandbox, and control groups."""
 
         profile = "process, root"

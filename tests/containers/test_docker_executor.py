@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 from docker_engine import Engine
-from tests.conformance.abuse_suite import CANARY, AbuseSuite
-from tests.conformance.bench import Bench, Box, Listener
+from tests.conformance import abusers
+from tests.conformance.abuse_suite import CANARY, AbuseSuite, ApartSuite
+from tests.conformance.bench import Bench, Box, Listener, alive, until
+from tests.conformance.driver import begin, end
 from tests.conformance.executor_suite import ExecutorSuite
 from tests.conformance.invariant import left_below
 from tests.conformance.walls_suite import LIBRARY, WallsSuite
-from tests.containers.spawning import Spawner, running
+from tests.containers.spawning import Spawner, running, start
 
 from overnight import plugins
 from overnight.contracts.execution import Executor, Limits
@@ -35,7 +37,7 @@ def spawner(engine: Engine) -> Iterator[Spawner]:
         assert list((found.root / "sandboxes").iterdir()) == []
 
 
-class TestDocker(AbuseSuite, ExecutorSuite, WallsSuite):
+class TestDocker(ApartSuite, AbuseSuite, ExecutorSuite, WallsSuite):
     """In containers of the real engine."""
 
     profile = "docker"
@@ -145,6 +147,46 @@ class TestDocker(AbuseSuite, ExecutorSuite, WallsSuite):
 
         assert run.execution.log_bytes > 12 << 20
         assert 0 < kept[-1] < 1 << 20
+
+    def test_who_stops_all_that_it_can_see_dies_with_its_spawner(
+        self, engine: Engine, tmp_path: Path
+    ) -> None:
+        """P16: SIGSTOP for everybody inside, and SIGKILL for the spawner and its runner."""
+        mark = f"mark-{os.urandom(8).hex()}"
+        with running(engine.host) as own:
+            options: dict[str, Any] = {"executor": "docker", "spawner": str(own.socket)}
+            bench = Bench(
+                plugins.load(plugins.EXECUTORS, "docker")({"spawner": str(own.socket)}), tmp_path
+            )
+            spec = bench.spec(("python", "train.py", mark))
+            driver = begin(options, spec, bench.snapshot({"train.py": abusers.STOPPER}), 600)
+            try:
+                assert driver.stdout is not None
+                assert b"stopped" in driver.stdout.readline()
+                for process in (own.process, driver):
+                    process.kill()
+                    process.wait()
+
+                assert until(lambda: not alive(mark), 5.0), alive(mark)
+            finally:
+                end(driver)
+                successor = start(own.socket.parent, engine.host)
+                assert successor.stop() == 0
+            left = engine.client.containers.list(all=True, filters={"label": successor.label})
+            assert left == []
+
+    def test_orphans_are_buried_while_it_runs(self, bench: Bench) -> None:
+        """P10: dead processes that nobody waits for."""
+        code = (
+            "import os, time\n"
+            "for _ in range(300):\n"
+            "    if os.fork() == 0:\n"
+            "        os.fork()\n"
+            "        os._exit(0)\n"
+            "    os.wait()\n"
+            "    time.sleep(0.01)\n"
+        )
+        assert bench.run(code, limits=Limits(pids=128)).execution.exit_code == 0
 
     def test_two_sandboxes_at_once_have_different_users(self, bench: Bench) -> None:
         with (

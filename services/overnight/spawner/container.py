@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
@@ -23,7 +24,7 @@ from overnight.executors.diskwatch import DiskWatch, Quota
 from overnight.executors.tree import Place, collapse, materialise
 from overnight.spawner.engine import Engine, Image
 from overnight.spawner.flags import LABEL, Plan, container
-from overnight.spawner.gate import OUTSIDE, ending
+from overnight.spawner.gate import OUTSIDE, ending, exit_word
 from overnight.spawner.line import Line
 from overnight.spawner.masks import lay_out
 
@@ -87,6 +88,7 @@ class Container:
         self._disk: DiskWatch | None = None
         self._frozen: tuple[str, ...] = ()
         self._opened_at: float | None = None
+        self._due = math.inf  #: by the spawner's own timer, which nobody inside can stop
         self._ended_at: float | None = None
         self._oom = False
         self._killed = False
@@ -146,12 +148,26 @@ class Container:
         )  # fmt: skip
         self._disk.__enter__()
         self._opened_at = time.monotonic()
+        self._due = self._opened_at + timer_seconds
         self._line.say(f"{timer_seconds:.3f}\n".encode())
 
-    @property
-    def handle(self) -> int:
-        """Readable when its first process has ended; -1 when there is nothing to wait for."""
-        return -1 if self._ended_at is not None else self._handle
+    def signs(self) -> tuple[tuple[int, ...], float | None]:
+        """Descriptors to wait for, and how long at most, before `attend`."""
+        if self._ended_at is not None or self._handle < 0:
+            return (), None
+        code = -1 if self._line is None else self._line.code
+        left = None if math.isinf(self._due) else max(0.0, self._due - time.monotonic())
+        return (self._handle, code) if code >= 0 else (self._handle,), left
+
+    def attend(self) -> None:
+        """Its first process is gone, its command is over, or its time: do what follows."""
+        if _is_readable(self._handle, 0):
+            self.has_ended()
+        elif time.monotonic() >= self._due:
+            self._due = math.inf
+            self.kill()
+        elif self._line is not None and self._line.code >= 0 and _is_readable(self._line.code, 0):
+            self._line.say(exit_word(self._line.told()))
 
     def has_ended(self) -> None:
         """Its first process is gone, and so all others: note it while the kernel still counts."""
@@ -165,6 +181,8 @@ class Container:
         """Now."""
         if self._ended_at is None:
             self._count()
+            if self._line is not None and self._opened_at is not None:
+                self._line.remind()
         resident = cpu.resident_bytes(self._members()) if self._ended_at is None else 0
         return Usage(cpu_seconds=self._cpu_seconds, resident_bytes=resident, over=self._over)
 

@@ -1,8 +1,10 @@
-"""What a container's first process is: a gate before the command, a timer, and a lifeline.
+"""What a container's first process is: a gate before the command, and a lifeline.
 
 It runs without any environment, so that /proc/1/environ is empty. It speaks with the spawner by
 named pipes, not through the engine: output keeps its order, and when the spawner dies the kernel
-closes the lifeline, and everything inside is killed.
+closes the lifeline, and everything inside is killed. The first process alone can't be stopped or
+killed from inside: so it holds the lifeline, and does nothing else. Another one tells the spawner
+that the command is over; a candidate may kill that one, which counts as its end.
 """
 
 from __future__ import annotations
@@ -19,16 +21,26 @@ OUTSIDE = 128 + signal.SIGKILL  #: exit code of a container that somebody killed
 #: this very code is taken for one that was.
 INSIDE = 247
 LINE = "/.overnight"  #: where the pipes are
-#: Its own messages go nowhere; without the exec the shell would say how the command died.
+#: Its own messages go nowhere; without the exec the shell would say how the command died. `timeout`
+#: gives the command back the signals that a shell takes from what runs behind it. An empty line is
+#: a reminder to bury orphans (`jobs` waits for all that are dead).
 SCRIPT = f"""\
 exec 3<{LINE}/go 4>{LINE}/err 2>/dev/null
 mkdir -p {TEMPORARY}
 read -r seconds <&3 || exit 125
-{{ read -r line <&3; kill -s KILL -1; }} &
-(exec {TIMEOUT} -s KILL "$seconds" "$@" </dev/null >{LINE}/out 2>&4 3<&- 4>&-)
-code=$?
-[ "$code" = {OUTSIDE} ] && code={INSIDE}
-exit "$code"
+{{
+  exec 3<&- 5>{LINE}/code
+  (exec {TIMEOUT} -s KILL "$seconds" "$@" </dev/null >{LINE}/out 2>&4 4>&- 5>&-)
+  code=$?
+  [ "$code" = {OUTSIDE} ] && code={INSIDE}
+  echo "$code" >&5
+}} &
+exec 4>&-
+while read -r code <&3; do
+  [ -n "$code" ] && exit "$code"
+  jobs >/dev/null
+done
+exit 125
 """
 PYTHONS = ("python", "python3")  #: as first word they mean the session's interpreter
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -56,6 +68,13 @@ def environment(
         base["PATH"] = f"{profile.interpreter.rpartition('/')[0]}:{base['PATH']}"
     ours = {"HOME": HOME, "TMPDIR": TEMPORARY, "PATH": base.pop("PATH"), "OVERNIGHT_OUT": OUT}
     return {"LANG": "C.UTF-8", **base, **profile.env, **more_env, **ours}
+
+
+def exit_word(told: bytes) -> bytes:
+    """What the first process is to exit with, by what was told of the command's end."""
+    word = told.strip()
+    known = word.isdigit() and int(word) < 256
+    return b"%d\n" % (int(word) if known else INSIDE)
 
 
 def ending(code: int) -> tuple[int | None, int | None]:

@@ -152,13 +152,17 @@ class Visit:
             self._leave()
 
     def _wait(self) -> bool:
-        """Until a frame comes; notes the end of the container meanwhile."""
+        """Until a frame comes; attends to the container meanwhile."""
         line = self._line.fileno()
         while True:
-            handle = -1 if self._container is None else self._container.handle
-            ready, _, _ = select.select([line, handle] if handle >= 0 else [line], [], [])
-            if handle in ready and self._container is not None:
-                self._container.has_ended()
+            container = self._container
+            signs, seconds = ((), None) if container is None else container.signs()
+            poll = select.poll()  # select takes no descriptor above 1023
+            for descriptor in (line, *signs):
+                poll.register(descriptor, select.POLLIN)
+            ready = [fd for fd, _ in poll.poll(None if seconds is None else seconds * 1000)]
+            if container is not None and ready != [line]:
+                container.attend()
             if line in ready:
                 return True
 
