@@ -101,20 +101,36 @@ def secrets_in_sight(guarded: GuardedRedis) -> list[str]:
     ]
 
 
+def _toy_that_can_be_held(stage: Stage) -> Path:
+    """Candidates don't end while the file that is returned is there."""
+    stage.toy()
+    stage.write(
+        {
+            "pace.py": "import os, time\n\n\ndef train():\n    time.sleep(0.2)\n"
+            '    while os.path.exists("HOLD/hold"):\n        time.sleep(0.05)\n',
+        }
+    )
+    (stage.repo / "HOLD").mkdir()
+    stage.bind(reads=["HOLD"])
+    return stage.repo / "HOLD" / "hold"
+
+
 def test_a_session_of_services_leaves_goes_on_and_ends(
     stage: Stage, guarded: GuardedRedis, cast: Cast
 ) -> None:
     """Opened, run by four services under their users, left by SIGTERM, taken up, stopped."""
-    stage.toy(1.5)
-    opened = cast.open("--max", "12")
+    hold = _toy_that_can_be_held(stage)
+    opened = cast.open("--max", "5")
     assert opened.code == 0, str(opened)
     assert str(stage.root) in opened.output
     cast.start(*SERVICES)
     procs.wait_until(lambda: decided(stage) >= 1, 60, "one is decided")
+    hold.touch()
+    procs.wait_until(lambda: len(stage.training()) == 2, 30, "two are held")
     assert secrets_in_sight(guarded) == []
-    again = cast.open("--max", "12")
+    again = cast.open("--max", "5")
     assert (again.code, "runs already" in again.output) == (0, True), str(again)
-    beside = stage.ask("run", str(stage.repo), "--max", "12")
+    beside = stage.ask("run", str(stage.repo), "--max", "5")
     assert beside.code == 3, str(beside)
     assert "docker compose down" in beside.errors
     assert beside.errors.count("\n") == 1
@@ -129,13 +145,14 @@ def test_a_session_of_services_leaves_goes_on_and_ends(
     assert stage.alive() == []
     assert rows(stage, "session_closed") == []
     before = read_rows(stage.root)
+    hold.unlink()
 
-    assert cast.open("--max", "12").code == 0
+    assert cast.open("--max", "5").code == 0
     cast.start(*SERVICES)
 
     assert cast.ends("orchestrator", 90) == 0
     assert read_rows(stage.root)[: len(before)] == before
-    assert decided(stage) == 13
+    assert decided(stage) == 6
     assert [b["outcome"] for b in rows(stage, "session_closed")] == ["done"]
     assert {b["runner"] for b in rows(stage, "result") if b["runner"]} == {"r0", "r1"}
     cast.leave("recorder", "r0", "r1")
