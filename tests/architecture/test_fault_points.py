@@ -48,6 +48,7 @@ BESIDE = {
 }
 #: A function that changes something durable, and why no session hangs on when it does.
 HARMLESS = {
+    "sessions.startup.bare": "a measurement's own command, of no session",
     "recorder.exports._quarantine": "a rename of a file that is rebuilt in any case",
     "runner.durable.Outbox._set_aside": "one rename; before it, the same file is refused again",
     "runner.durable.ClaimFile.read": "one rename of a file that nobody can read",

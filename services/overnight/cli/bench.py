@@ -17,9 +17,11 @@ from overnight.cli.numbers import amount, whole
 from overnight.cli.options import AsJson
 
 if TYPE_CHECKING:
+    from overnight.sessions.startup import Comparison
     from overnight.sessions.torture.driver import Report
 
 MINUTES = 5.0
+PAIRS = 10
 INTERRUPTED = 130  #: as a second Ctrl-C ends `run`
 SHOWN_PROBLEMS = 20
 SAY_SECONDS = 10.0  #: between two lines of figures
@@ -77,6 +79,62 @@ def torture(
     else:
         _summary(report)
     raise typer.Exit(0 if report.ok else 1)
+
+
+@bench.command()
+def startup(
+    pairs: Annotated[
+        int, typer.Option(parser=whole("--pairs", 1), metavar="N", help="starts of each kind")
+    ] = PAIRS,
+    image: Annotated[
+        str | None, typer.Option(metavar="NAME", help="of the containers; default: the spawner's")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What walls cost: a bare process, a sandboxed one and a container, side by side."""
+    from overnight.configuration import process_environ
+    from overnight.sessions.startup import compare
+
+    moves = not as_json and output.is_terminal()
+
+    def tell(done: int) -> None:
+        if moves:
+            output.write(f"{CLEAR_LINE}startup   {done} of {pairs} rounds")
+
+    try:
+        found = compare(pairs, process_environ(), image, tell)
+    finally:
+        if moves:
+            output.write(CLEAR_LINE)
+    if as_json:
+        output.emit(_startup_json(found))
+        return
+    _startup_table(found)
+
+
+def _startup_json(found: Comparison) -> dict[str, object]:
+    rows = [
+        {
+            "name": row.name, "isolation": row.isolation, "start_s": round(row.start_seconds, 6),
+            "gone_s": round(row.gone_seconds, 6), "total_s": round(row.total_seconds, 6),
+            "ratio": round(row.ratio, 3),
+        }
+        for row in found.rows
+    ]  # fmt: skip
+    return {"ok": True, "pairs": found.pairs, "rows": rows, "image": found.image,
+            "missing": found.missing}  # fmt: skip
+
+
+def _startup_table(found: Comparison) -> None:
+    output.say(f"startup   medians of {found.pairs}, taken in turn")
+    output.say(f"  {'':<32}{'first line':>12}{'then gone':>12}{'in all':>12}")
+    for row in found.rows:
+        name = row.name if row.isolation in ("none", row.name) else f"{row.name} ({row.isolation})"
+        steps = (row.start_seconds, row.gone_seconds, row.total_seconds)
+        cells = "".join(f"{1000 * seconds:>9.1f} ms" for seconds in steps)
+        output.say(f"  {name:<32}{cells}{row.ratio:>8.0f} x")
+    if found.missing is not None:
+        output.say(f"  container: not measured: {output.safe(found.missing, 300)}")
 
 
 class _View:
