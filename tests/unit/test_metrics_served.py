@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
@@ -17,9 +18,10 @@ from overnight.contracts import wire
 from overnight.contracts.rows import AttemptIssued, Proposed, Row
 from overnight.contracts.status import RowKind
 from overnight.ledger import chain
+from overnight.ledger.fold import RunState
 from overnight.orchestrator.metrics import OrchestratorCollector
 from overnight.orchestrator.policy import decide
-from overnight.recorder.metrics import RecorderMetrics
+from overnight.recorder.metrics import INFRA_REASONS, RecorderMetrics
 from overnight.runner.metrics import DeviceMetrics, RunnerMetrics
 from overnight.spawner.container import Tally
 from overnight.spawner.metrics import YardCollector
@@ -157,6 +159,19 @@ def test_what_is_served_and_what_is_documented_are_the_same(tmp_path: Path) -> N
     }
 
     assert told == _documented()
+
+
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [
+        ("overnight_infra_attempts_total", INFRA_REASONS),
+        ("overnight_session_state", tuple(RunState)),
+    ],
+)
+def test_the_words_of_a_label_are_the_told_ones(metric: str, words: tuple[str, ...]) -> None:
+    (line,) = (line for line in PAGE.read_text().splitlines() if f"| `{metric}`" in line)
+
+    assert set(re.findall(r"`([a-z_]+)`", line.rpartition("recorder |")[2])) == set(words)
 
 
 def _series(scraped: dict[str, list[Metric]]) -> Iterable[tuple[str, dict[str, str], float]]:
