@@ -1,7 +1,7 @@
 """What a container costs beside a process on this machine, into docs/containers.md.
 
-    python -m benchmarks.container_startup            # needs an engine; half a minute
-    python -m benchmarks.container_startup --print    # writes nothing
+python -m benchmarks.container_startup            # needs an engine; half a minute
+python -m benchmarks.container_startup --print    # writes nothing
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import json
 
 from tests.e2e.stage import Stage
 
+
 def test_without_an_engine_it_says_so_and_compares_processes(stage: Stage) -> None:
     nowhere = f"unix://{stage.folder}/no.sock"
     stage.environment = {"DOCKER_HOST": nowhere, "TMPDIR": str(stage.folder)}
@@ -21,6 +22,7 @@ def test_without_an_engine_it_says_so_and_compares_processes(stage: Stage) -> No
         "sandboxed process",
     ]
     assert not list(stage.folder.glob("overnight-startup-*"))
+
 
 def test_a_number_of_pairs_below_one_is_refused(stage: Stage) -> None:
     refused = stage.ask("bench", "startup", "--pairs", "0")

@@ -165,8 +165,12 @@ def _rows(found: Mapping[str, list[Sample]], isolations: Mapping[str, str]) -> t
     bare_seconds = medians[BARE][2]
     return tuple(
         Row(
-            name=kind, isolation=isolations[kind], start_seconds=start, gone_seconds=gone,
-            total_seconds=total, ratio=total / bare_seconds,
-        )  # fmt: skip
+            name=kind,
+            isolation=isolations[kind],
+            start_seconds=start,
+            gone_seconds=gone,
+            total_seconds=total,
+            ratio=total / bare_seconds,
+        )
         for kind, (start, gone, total) in medians.items()
     )
