@@ -17,7 +17,7 @@ from overnight.ledger.fold import RunState, SessionState
 OTHER = "other"
 #: Of attempts that failed by our fault or the machine's; a reason that is not here is `other`.
 INFRA_REASONS = (
-    "device_lost", "disk", "gave_up", "image", "lost", "sandbox", "snapshot", "starved",
+    "away", "device_lost", "disk", "gave_up", "lost", "sandbox", "snapshot", "starved",
     "suspended", "xid", OTHER,
 )  # fmt: skip
 _VERDICTS = tuple(s.value for s in Status if s is not Status.SCORED)
