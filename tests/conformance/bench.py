@@ -60,7 +60,7 @@ class Box:
         def keep(name: str, chunk: bytes) -> None:
             if sum(len(c) for _, c in chunks[-4:]) < 1_000_000:
                 chunks.append((name, chunk))
-            del chunks[:-2000]
+            del chunks[:-200]
             if sink is not None:
                 sink(name, chunk)
 
