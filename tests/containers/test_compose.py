@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 import urllib.parse
@@ -64,7 +65,6 @@ def seen(stack: Stack) -> dict[str, Any]:
     found["before"] = stack.rows()
     stack.compose("up", "-d")
     stack.until(lambda: "orchestrator" not in stack.services(), "the run is over")
-    found["empty panels"] = _empty_panels(stack)
     found["states"] = {
         name: attrs["State"] for name, attrs in stack.services(everything=True).items()
     }
@@ -102,11 +102,6 @@ def _empty_panels(stack: Stack) -> list[str]:
             if not json.load(answer)["data"]["result"]:
                 empty.append(f"{query.board}: {query.panel}")
     return empty
-
-
-def test_every_panel_of_the_dashboards_has_data(seen: dict[str, Any]) -> None:
-    """By compose.yaml's names and addresses; what they show: tests/integration/observability."""
-    assert seen["empty panels"] == []
 
 
 def test_two_runners_share_the_night_and_each_attempt_has_a_container_of_its_own(
@@ -238,6 +233,41 @@ def test_the_queue_gives_a_service_its_own_rights_alone(stack: Stack, seen: dict
         said = stack.compose("exec", "-T", name, "python", "-c", try_it).stdout
 
         assert said.split() == ["refused"] * 5, name
+
+
+def test_every_service_may_be_killed_and_the_night_goes_on(
+    stack: Stack, seen: dict[str, Any]
+) -> None:
+    """The processes themselves, from outside: what `docker kill` ends, Docker starts no more."""
+    more = IDEAS + 4
+    stack.settings(OVERNIGHT_MAX=str(more))
+    stack.compose("up", "-d")
+    for name in ("recorder", "runner", "redis", "orchestrator", "spawner"):
+        stack.until(lambda: _running(stack), "a candidate runs")
+        pid = stack.services()[name]["State"]["Pid"]
+        os.kill(pid, signal.SIGKILL)
+        stack.until(lambda n=name, p=pid: _is_back(stack, n, p), f"{name} is back", 30)
+    stack.until(lambda: "orchestrator" not in stack.services(), "the run is over")
+
+    decided = [body["id"] for body in stack.bodies("decision")]
+    assert sorted(decided) == list(range(1, more + 2))
+    assert {body["verdict"] for body in stack.bodies("decision")} <= {"keep", "discard"}
+    assert [b["outcome"] for b in stack.bodies("session_closed")] == ["done", "done"]
+    assert stack.verb("verify", "--json").returncode == 0
+    stack.until(lambda: stack.candidates() == [], "no container of an experiment is left", 20)
+
+
+def _is_back(stack: Stack, name: str, old: int) -> bool:
+    attrs = stack.services().get(name)
+    return attrs is not None and attrs["State"]["Pid"] not in (0, old)
+
+
+def test_every_panel_of_the_dashboards_has_data(stack: Stack, seen: dict[str, Any]) -> None:
+    """By compose.yaml's names and addresses; what they show: tests/integration/observability.
+
+    At the end of the night: rates need two scrapes, and one comes each 15 seconds.
+    """
+    stack.until(lambda: not _empty_panels(stack), f"all have data, not: {_empty_panels(stack)}", 40)
 
 
 def test_a_wrong_password_is_one_clear_line(stack: Stack, seen: dict[str, Any]) -> None:
