@@ -6,8 +6,10 @@ EXEMPT with the reason why not; test_registry.py sees to it.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import socket
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,7 +40,7 @@ from overnight.contracts.experiment import ExperimentJob
 from overnight.contracts.loop import Constraint, JsonSource, RegexSource
 from overnight.contracts.spawning import Profile
 from overnight.contracts.status import ControlAction, RowKind
-from overnight.executors import profiles, records
+from overnight.executors import frames, profiles, records
 from overnight.jobqueue import keys
 from overnight.jobqueue.jobs import Parked
 from overnight.jobqueue.rqjob import FUNCTION, ExperimentRqJob
@@ -62,6 +64,7 @@ from overnight.sessions.verify import verify
 from overnight.sessions.view import runners_of
 from overnight.snapshots import manifest, stored, tags
 from overnight.snapshots.edits import CandidateEdit, check_edit
+from overnight.spawner import service
 
 
 @dataclass(frozen=True)
@@ -276,6 +279,34 @@ def _profile(data: bytes) -> object:
         return profiles.read_profile(Path(folder), digest)
 
 
+def _frame(data: bytes) -> object:
+    """The bytes as all that a client of the spawner ever says."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.setblocking(False)
+        with contextlib.suppress(BlockingIOError):  # more than a socket holds
+            theirs.sendall(data)
+        theirs.shutdown(socket.SHUT_WR)
+        return frames.receive(ours)
+
+
+def _framed(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + data
+
+
+def _spawner_request(data: bytes) -> object:
+    return service._request(wire.loads(_text(data)))
+
+
+def _frozen_names(data: bytes) -> object:
+    handle = os.memfd_create("frozen")
+    try:
+        os.write(handle, data)
+        return service._names(handle)
+    finally:
+        os.close(handle)
+
+
 MESSAGE = rows.LedgerMessage(key="control:1", kind=RowKind.CONTROL, body=wire.dump(CONTROL))
 ENCODED = {
     "job": wire.encode(JOB).encode(),
@@ -314,6 +345,10 @@ PARSERS: dict[str, Parser] = {
     "profile": Parser(_profile, (InfrastructureError,),
                       (wire.encode(Profile(command=("true",))).encode(),),
                       ("executors.profiles.read_profile",)),
+    "frame": Parser(_frame, (WireError,), (_framed(b'{"verb":"greet"}'),)),
+    "spawner request": Parser(_spawner_request, (WireError,),
+                              (b'{"verb":"open","timer_seconds":1.5}',)),
+    "frozen names": Parser(_frozen_names, (WireError,), (b'["prepare.py","data"]',)),
     "ledger line": Parser(_line, (chain.BrokenRowError, LedgerError), (LEDGER.split(b"\n")[0],)),
     "ledger": Parser(_with_ledger(lambda files: LedgerTail(files.ledger).poll()), (LedgerError,),
                      (LEDGER,)),

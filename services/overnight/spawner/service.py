@@ -9,6 +9,7 @@ import select
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -85,9 +86,15 @@ class Door:
         """Until it should stop; then all that runs is ended."""
         while not should_stop():
             self._yard.tidy_old()
-            with contextlib.suppress(TimeoutError):
+            try:
                 line, _ = self._listener.accept()
-                self._welcome(line)
+            except TimeoutError:
+                continue
+            except OSError as error:  # too many open files: those that are there end some day
+                log.error("nobody_can_come_in", reason=str(error))
+                time.sleep(LOOK_SECONDS)
+                continue
+            self._welcome(line)
         self._listener.close()
         with self._lock:
             lines, threads = list(self._lines), list(self._threads)

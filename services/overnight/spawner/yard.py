@@ -135,17 +135,21 @@ class Yard:
             **_theirs(request.labels),
         }
         self._admit(name, request.labels)
+        slot: records.UserSlot | None = None
         try:
-            slot = None
             if os.geteuid() == 0:
                 slot = records.claim_user(self.root / "locks", FIRST_UID)
             place = Place(self.root / "sandboxes" / name, None if slot is None else slot.uid, name)
             place.make()
-        except OSError as error:
+        except BaseException as error:
             self.forget(name)
-            raise SandboxUnavailableError(NAME, f"{error.filename}: {error.strerror}") from error
-        except BaseException:
-            self.forget(name)
+            with contextlib.suppress(OSError):
+                remove_tree(self.root / "sandboxes" / name)
+            if slot is not None:
+                slot.release()
+            if isinstance(error, OSError):
+                reason = f"{error.filename}: {error.strerror}"
+                raise SandboxUnavailableError(NAME, reason) from error
             raise
         order = Order(
             profile=profile.model_copy(update={"reads": reads}),
