@@ -25,6 +25,8 @@ KINDS: dict[str, tuple[str, str | None]] = {
     "daemon": ("scored", None),
     "memory_bomb": ("crash", "oom"),
     "kills_all": ("crash", "exit_code"),
+    "fork_storm": ("scored", None),
+    "flood": ("scored", None),
     "strange_files": ("scored", None),
     "forges": ("scored", None),
     "reaches": ("scored", None),
@@ -64,9 +66,9 @@ def reaches(val_bpb):
 def test_a_night_of_hostile_candidates_ends_with_one_right_record_of_each(
     stage: Stage, engine: Engine
 ) -> None:
-    """P02: a session's record of it. P07: the same. P08: the same. P16: the same. P20: the same.
+    """P01: a session's record of it. P02: the same. P05: the same. P07: the same. P08: the same.
 
-    P17: sockets of engine, spawner and Redis.
+    P16: the same. P20: the same. P17: sockets of engine, spawner and Redis.
     """
     _repository(stage)
     stage.environment = {"DOCKER_HOST": engine.host}
