@@ -21,7 +21,7 @@ from overnight.jobqueue.flags import Flags
 from overnight.jobqueue.lease import Leases
 from overnight.jobqueue.stream import LedgerSender
 from overnight.lifeline import Lifeline
-from overnight.runner.attempt import DISK, infra_result
+from overnight.runner.attempt import WAITED_FOR, infra_result
 from overnight.runner.checks import OnSandbox
 from overnight.runner.metrics import RunnerMetrics
 from overnight.runner.service import Lines, Runner
@@ -71,7 +71,7 @@ def _results(monkeypatch: pytest.MonkeyPatch, *results: ExperimentResult) -> lis
     def run(bench: Bench, job: ExperimentJob, on_sandbox: OnSandbox) -> object:
         made.append(job.attempt)
         result = left.pop(0)
-        if result.reason != DISK:
+        if result.reason not in WAITED_FOR:
             on_sandbox(NoSandbox(), 1.0)  # type: ignore[arg-type]
         return result
 
@@ -85,10 +85,15 @@ def _scored() -> ExperimentResult:
     return wire.build(ExperimentResult, {**plain, "status": "scored", "reason": None, "metric": 1})
 
 
-def test_a_full_disk_uses_up_no_attempt(
-    runner: Runner, waits: Waits, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("reason", sorted(WAITED_FOR))
+def test_a_full_disk_or_an_engine_that_is_away_uses_up_no_attempt(
+    runner: Runner,
+    waits: Waits,
+    redis_server: RedisServer,
+    monkeypatch: pytest.MonkeyPatch,
+    reason: str,
 ) -> None:
-    full = infra_result("r0", JOB, DISK, "No space left on device")
+    full = infra_result("r0", JOB, reason, "No space left on device")
     made = _results(monkeypatch, full, full, full, _scored())
     with Recorder(redis_server.url) as recorder:
         runner.handle(wire.encode(JOB))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from overnight.contracts.errors import SandboxAwayError
 from overnight.contracts.execution import Stuck, Swept
 from overnight.runner import quarantine
 from overnight.runner.quarantine import Notice, Quarantine
@@ -49,6 +50,13 @@ class Clean:
 
     def prepare(self, spec: Any) -> Any:
         raise AssertionError("no sandbox is wanted here")
+
+
+class Away(Clean):
+    """An executor whose spawner is away."""
+
+    def reconcile(self, labels: dict[str, str]) -> Swept:
+        raise SandboxAwayError("docker", "the spawner does not answer")
 
 
 @dataclass
@@ -157,3 +165,11 @@ def test_a_damaged_notice_keeps_nobody_waiting(tmp_path: Path, text: str) -> Non
     (tmp_path / "q").write_text(text)
 
     assert Notice(tmp_path / "q").stands() is None
+
+
+def test_a_spawner_that_is_away_quarantines_no_device(tmp_path: Path) -> None:
+    """It ends what is left before it makes a sandbox again, and an attempt waits for that."""
+    told = Told()
+
+    assert build(Away(), tmp_path / "cpu-0.quarantined", told).wait() is True
+    assert told.waiting == []
