@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -77,7 +77,8 @@ class ProcessExecutor:
 
     def prepare(self, spec: SandboxSpec) -> Sandbox:
         """Check what it may see, and reserve its folders and user."""
-        reads = self._reads(spec)
+        # What may be refused, before anything is reserved: nobody would give that back.
+        reads, nodes, command = self._reads(spec), _nodes(spec.devices), _command(spec)
         own = cgroups.own()
         record = records.write(self._lock_dir, spec.labels, spec.scratch, own)
         slot: records.UserSlot | None = None
@@ -95,7 +96,7 @@ class ProcessExecutor:
             if slot is not None:
                 slot.release()
             raise
-        build = self._builder(spec, place, reads, record)
+        build = self._builder(replace(spec, command=command), place, reads, nodes, record)
         return SupervisedSandbox(spec, HostBelongings(spec, record, slot, place), build())
 
     def reconcile(self, labels: Mapping[str, str]) -> Swept:
@@ -112,14 +113,18 @@ class ProcessExecutor:
         return binds.visible(wanted, self._walls.host.trees, protected)
 
     def _builder(
-        self, spec: SandboxSpec, place: tree.Place, reads: tuple[str, ...], record: records.Record
+        self,
+        spec: SandboxSpec,
+        place: tree.Place,
+        reads: tuple[str, ...],
+        nodes: tuple[str, ...],
+        record: records.Record,
     ) -> Callable[[], Cage]:
-        command = _command(spec)
         walls = self._walls
         if walls is None:
             return lambda: fallback.BareCage(
                 fallback.Bare(
-                    command=command,
+                    command=spec.command,
                     env=_environment(spec, str(place.home), str(place.temporary), str(place.out)),
                     work=place.work,
                     limits=spec.limits,
@@ -139,10 +144,10 @@ class ProcessExecutor:
             network=spec.network,
             tmp_bytes=spec.limits.tmp_bytes,
             at_home=binds.below_home(spec.reads),
-            nodes=_nodes(spec.devices),
+            nodes=nodes,
         )  # fmt: skip
         plan = namespaces.Plan(
-            tools=walls.tools, layout=layout, frozen=spec.frozen, command=command,
+            tools=walls.tools, layout=layout, frozen=spec.frozen, command=spec.command,
             limits=spec.limits, token=record.token, cgroup_root=self._cgroup_root,
             cgroup_own=record.cgroup_own,
             guard=self._guard,
