@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -43,11 +44,10 @@ class Image:
 
 def main(argv: Sequence[str] = ()) -> int:
     """Measures, prints, writes."""
-    began = time.monotonic()
-    missing = [name for name in BASES if _size(name) is None]
-    _timed("bash", "docker/airgapped/build.sh")
-    bases_seconds = time.monotonic() - began if len(missing) == len(BASES) else None
-    text = page_part(measured(), bases_seconds)
+    with tempfile.TemporaryDirectory(prefix="overnight-images-") as folder:
+        checkout = _frozen(Path(folder))
+        bases = _bases_seconds(checkout)
+        text = page_part(measured(checkout), bases)
     print(text)
     if "--print" not in argv:
         page = PAGE.read_text("utf-8")
@@ -59,13 +59,13 @@ def main(argv: Sequence[str] = ()) -> int:
     return 0
 
 
-def measured() -> list[Image]:
+def measured(checkout: Path) -> list[Image]:
     """Each image cold, again, and after a change of one file of ours."""
     images = []
     for kind, name in OURS.items():
-        cold = _timed("bash", "docker/build.sh", kind, "--no-cache")
-        unchanged = _timed("bash", "docker/build.sh", kind)
-        changed = _after_a_change() if kind == "services" else None
+        cold = _timed(checkout, "docker/build.sh", kind, "--no-cache")
+        unchanged = _timed(checkout, "docker/build.sh", kind)
+        changed = _after_a_change(checkout) if kind == "services" else None
         images.append(Image(name, _size(name) or 0, cold, unchanged, changed))
     for name in BASES:
         images.append(Image(name, _size(name) or 0, stand_in=_is_stand_in(name)))
@@ -92,31 +92,47 @@ def _seconds(value: float | None) -> str:
     return "" if value is None else f"{value:.0f} s" if value >= 10 else f"{value:.1f} s"
 
 
-def _after_a_change() -> float:
-    """Seconds of a build in which one file of ours is another; from a copy of the tracked files."""
-    listed = _output("git", "-C", str(ROOT), "ls-files", "-z").split("\0")
-    with tempfile.TemporaryDirectory(prefix="overnight-images-") as folder:
-        for name in filter(None, listed):
-            target = Path(folder) / name
+def _bases_seconds(checkout: Path) -> float | None:
+    """What all stand-ins together took; None where one was there already."""
+    none_there = all(_size(name) is None for name in BASES)
+    took = _timed(checkout, "docker/airgapped/build.sh")
+    return took if none_there else None
+
+
+def _after_a_change(checkout: Path) -> float:
+    """Seconds of a build in which one file of ours is another; the image is as before after it."""
+    file = checkout / CHANGED
+    before = file.read_bytes()
+    file.write_bytes(before + f"\n# {time.time_ns()}\n".encode())
+    try:
+        return _timed(checkout, "docker/build.sh", "services")
+    finally:
+        file.write_bytes(before)
+        _timed(checkout, "docker/build.sh", "services")
+
+
+def _frozen(folder: Path) -> Path:
+    """A copy of the tracked files as they lie: an edit meanwhile is no part of a figure."""
+    for name in filter(None, _output("git", "-C", str(ROOT), "ls-files", "-z").split("\0")):
+        if (ROOT / name).is_file():
+            target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            if (ROOT / name).is_file():
-                target.write_bytes((ROOT / name).read_bytes())
-        with (Path(folder) / CHANGED).open("a", encoding="utf-8") as file:
-            file.write(f"\n# {time.time_ns()}\n")
-        tag = f"overnight-bench:{os.getpid()}"
-        try:
-            return _timed("docker", "build", "-q", "-t", tag, "-f",
-                          f"{folder}/docker/services.Dockerfile", folder)  # fmt: skip
-        finally:
-            subprocess.run(["docker", "rmi", "-f", tag], capture_output=True, check=False)
+            shutil.copy2(ROOT / name, target)
+    return folder
 
 
-def _timed(*argv: str) -> float:
+def _timed(checkout: Path, script: str, *words: str) -> float:
     began = time.monotonic()
-    buildkit = {**os.environ, "DOCKER_BUILDKIT": "1"}
-    done = subprocess.run(argv, cwd=ROOT, env=buildkit, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", script, *words],
+        cwd=checkout,
+        env={**os.environ, "PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode != 0:
-        raise SystemExit(f"{' '.join(argv)}: {done.stderr[-2000:]}")
+        raise SystemExit(f"{script} {' '.join(words)}: {done.stderr[-2000:]}")
     return time.monotonic() - began
 
 

@@ -2,7 +2,7 @@
 # Builds the images, both at once: overnight-sandbox:cpu (or :cuda) and overnight-services:latest.
 # usage: build.sh [cpu|cuda] [services|sandbox] [--no-cache]   (default: cpu, both, what is built stays)
 # The base image is pulled, or was made by docker/airgapped/build.sh before.
-# A torch wheel that this machine's pip finds without an index goes before PyTorch's public one.
+# A torch wheel that the pip of $PYTHON, .venv or python3 finds without an index goes before the public one.
 set -euo pipefail
 device=cpu which=both options=()
 for word in "$@"; do
@@ -43,7 +43,7 @@ build() { # image, file, options
 
 # Serves a wheel at hand to the build. Its address goes in as a secret: it is no part of the cache's key.
 offer_wheel() {
-    local python=.venv/bin/python
+    local python=${PYTHON:-.venv/bin/python}
     [ -x "$python" ] || python=python3
     mkdir "$work/wheels"
     "$python" -m pip download -q --no-deps --no-index --disable-pip-version-check -d "$work/wheels" "$torch" \
