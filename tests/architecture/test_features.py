@@ -12,7 +12,7 @@ from overnight.cli.app import build
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "features.md").read_text("utf-8")
-_ROW = re.compile(r"^\| (L\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.M)
+_ROW = re.compile(r"^\| ([LS]\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.M)
 ROWS = {row[0]: row[1:] for row in _ROW.findall(TEXT)}
 _STATE = re.compile(r"works|partly: .{10,}|later: .{10,}")
 
@@ -38,8 +38,10 @@ def test_every_command_of_the_walk_is_a_verb() -> None:
     assert [c for c in calls if c[0] not in VERBS and " ".join(c) not in VERBS] == []
 
 
-def test_every_row_of_the_loop_is_there_once() -> None:
-    assert [row[0] for row in _ROW.findall(TEXT)] == [f"L{number}" for number in range(1, 34)]
+def test_every_row_of_the_loop_and_of_the_services_is_there_once() -> None:
+    wanted = [f"L{number}" for number in range(1, 34)] + [f"S{number}" for number in range(1, 10)]
+
+    assert [row[0] for row in _ROW.findall(TEXT)] == wanted
 
 
 @pytest.mark.parametrize("row", ROWS)
