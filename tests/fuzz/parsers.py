@@ -64,7 +64,7 @@ from overnight.sessions.verify import verify
 from overnight.sessions.view import runners_of
 from overnight.snapshots import manifest, stored, tags
 from overnight.snapshots.edits import CandidateEdit, check_edit
-from overnight.spawner import service
+from overnight.spawner import handed, service
 
 
 @dataclass(frozen=True)
@@ -302,7 +302,7 @@ def _frozen_names(data: bytes) -> object:
     handle = os.memfd_create("frozen")
     try:
         os.write(handle, data)
-        return service._names(handle)
+        return handed.names(handle)
     finally:
         os.close(handle)
 

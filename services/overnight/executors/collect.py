@@ -79,12 +79,17 @@ def collect(out: Path, into: Path, limit_bytes: int, choice: Choice = ALL) -> tu
 
 class Target:
     """A folder that files are made in, by descriptors: whoever moves things there moves nothing of
-    ours elsewhere."""
+    ours elsewhere.
+
+    As root we write into no other user's folder below it, and over no mount that was put there: its
+    owner could not do so either.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         status = os.fstat(self._top)
         self._owner = (status.st_uid, status.st_gid)
+        self._mount = _mount_of(self._top)
 
     def create(self, path: str) -> int:
         """A new file, open for writing, with its folders. Raises OSError."""
@@ -111,13 +116,30 @@ class Target:
             os.mkdir(name, 0o755, dir_fd=current)
             made = True
         deeper = os.open(name, OPEN_FOLDER, dir_fd=current)
-        if made:
-            self._give(deeper)
+        try:
+            self._check(deeper, name, made=made)
+            if made:
+                self._give(deeper)
+        except BaseException:
+            os.close(deeper)
+            raise
         return deeper
+
+    def _check(self, descriptor: int, name: str, *, made: bool) -> None:
+        if os.geteuid() != 0:
+            return
+        theirs = made or os.fstat(descriptor).st_uid == self._owner[0]
+        if not theirs or _mount_of(descriptor) != self._mount:
+            raise PermissionError(errno.EPERM, "another user's folder is in the way", name)
 
     def _give(self, descriptor: int) -> None:
         if os.geteuid() == 0 and self._owner != (0, 0):
             os.fchown(descriptor, *self._owner)
+
+
+def _mount_of(descriptor: int) -> str:
+    lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
+    return next((line for line in lines if line.startswith("mnt_id:")), "")
 
 
 def _entries(out: Path, choice: Choice) -> Iterator[tuple[int, str, str]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from overnight.contracts.errors import SandboxUnavailableError
 from overnight.executors.bubblewrap import is_below
+from overnight.executors.collect import CHUNK_BYTES, OPEN_FILE, OPEN_FOLDER
 
 FOLDER_MODE, FILE_MODE, PROGRAM_MODE = 0o755, 0o644, 0o755
 NAME = "process"  #: of the executor, in errors
@@ -90,27 +91,35 @@ def mounts_below(folder: Path) -> list[str]:
 
 
 def copy_tree(source: Path, target: Path, owner: int | None) -> list[str]:
-    """Copy files, folders and links (as links); the folder *target* is there already."""
+    """Copy files, folders and links (as links); the folder *target* is there already.
+
+    No link is followed, even one that takes the place of a file or folder while we copy: it may be
+    another user's tree.
+    """
     files: list[str] = []
     queue = [""]
     while queue:
         folder = queue.pop()
-        with os.scandir(source / folder) as entries:
-            for entry in entries:
-                path = f"{folder}/{entry.name}" if folder else entry.name
-                copy = target / path
-                if entry.is_symlink():
-                    copy.symlink_to(os.readlink(entry.path))
-                    files.append(path)
-                elif entry.is_dir():
-                    _make(copy)
-                    queue.append(path)
-                elif entry.is_file():
-                    _copy_file(Path(entry.path), copy)
-                    files.append(path)
-                else:
-                    raise SandboxUnavailableError(NAME, f"{path} in the snapshot is no file")
-                _give(copy, owner)
+        descriptor = _open_below(source, folder)
+        try:
+            with os.scandir(descriptor) as entries:
+                for entry in entries:
+                    path = f"{folder}/{entry.name}" if folder else entry.name
+                    copy = target / path
+                    if entry.is_symlink():
+                        copy.symlink_to(os.readlink(entry.name, dir_fd=descriptor))
+                        files.append(path)
+                    elif entry.is_dir():
+                        _make(copy)
+                        queue.append(path)
+                    elif entry.is_file(follow_symlinks=False):
+                        _copy_file(descriptor, entry.name, copy)
+                        files.append(path)
+                    else:
+                        raise SandboxUnavailableError(NAME, f"{path} in the snapshot is no file")
+                    _give(copy, owner)
+        finally:
+            os.close(descriptor)
     return files
 
 
@@ -208,10 +217,26 @@ def _make(folder: Path) -> None:
     folder.chmod(FOLDER_MODE)
 
 
-def _copy_file(source: Path, copy: Path) -> None:
-    shutil.copyfile(source, copy, follow_symlinks=False)
-    program = source.stat().st_mode & stat.S_IXUSR
-    copy.chmod(PROGRAM_MODE if program else FILE_MODE)
+def _open_below(top: Path, folder: str) -> int:
+    descriptor = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for name in folder.split("/") if folder else []:
+        try:
+            deeper = os.open(name, OPEN_FOLDER, dir_fd=descriptor)
+        finally:
+            os.close(descriptor)
+        descriptor = deeper
+    return descriptor
+
+
+def _copy_file(folder: int, name: str, copy: Path) -> None:
+    source = os.open(name, OPEN_FILE, dir_fd=folder)
+    with open(source, "rb") as file:
+        status = os.fstat(source)
+        if not stat.S_ISREG(status.st_mode):
+            raise SandboxUnavailableError(NAME, f"{name} in the snapshot is no file")
+        with copy.open("xb") as made:
+            shutil.copyfileobj(file, made, CHUNK_BYTES)
+    copy.chmod(PROGRAM_MODE if status.st_mode & stat.S_IXUSR else FILE_MODE)
 
 
 def _open_up(folder: Path) -> None:

@@ -78,6 +78,7 @@ class Container:
         self._place = place
         self._slot = slot
         self._id: str | None = None
+        self._filled = False
         self._unanswered = False  #: the engine never said whether it made one
         self._pid = self._handle = -1
         self._namespace = (0, 0)
@@ -112,6 +113,10 @@ class Container:
 
         Raises SandboxUnavailableError; nothing of the container is left then.
         """
+        if self._filled:
+            # A candidate may live there, and what we write goes where its links lead.
+            raise SandboxUnavailableError(NAME, "launch follows prepare, once")
+        self._filled = True
         with _said("the snapshot could not be copied"):
             files = self._place.fill(tree)
             if trees.digest(self._place.work, sorted(files)) != digest:
@@ -139,8 +144,10 @@ class Container:
 
     def open(self, timer_seconds: float) -> None:
         """Let the command run."""
-        if self._line is None or self._opened_at is not None:
+        if self._line is None or self._handle < 0 or self._opened_at is not None:
             raise SandboxUnavailableError(NAME, "open follows launch, once")
+        if self._ended_at is not None:
+            raise SandboxUnavailableError(NAME, "the container ended before it was opened")
         bounds = self._order.bounds
         self._disk = DiskWatch(
             self._place.scratch, Quota(bounds.disk_bytes, bounds.disk_files),
@@ -323,12 +330,11 @@ class Container:
         try:
             if self._unanswered:
                 self._find()
-            if self._id is None:
-                return None
-            self._engine.remove(self._id)
+            if self._id is not None:
+                self._engine.remove(self._id)
+                self._tally.removed += 1
         except SandboxUnavailableError as error:
             return f"a container can't be removed: {error.reason}"
-        self._tally.removed += 1
         if self._line is not None:
             self._line.close()
             self._line = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import socket
@@ -45,6 +44,7 @@ from overnight.contracts.spawning import (
 )
 from overnight.contracts.wire import Wire
 from overnight.executors import frames
+from overnight.spawner import handed
 from overnight.spawner.container import Container
 from overnight.spawner.engine import Engine, EngineDownError
 from overnight.spawner.yard import Yard
@@ -55,7 +55,9 @@ NAME = "docker"  #: of the executor, in errors
 LISTEN = 128
 MAX_LINES = 1024  #: connections at the same time, each with a thread
 LOOK_SECONDS = 0.5  #: between two looks at whether we should stop
-MAX_FROZEN_BYTES = 8 * 1024 * 1024
+STOP_SECONDS = 20.0  #: for all lines to end; what they hold ends with us
+#: For the rest of a frame to come, or for one of ours to be taken.
+FRAME_SECONDS = 60
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -101,11 +103,14 @@ class Door:
         for line in lines:
             with contextlib.suppress(OSError):
                 line.shutdown(socket.SHUT_RDWR)
+        until = time.monotonic() + STOP_SECONDS
         for thread in threads:
-            thread.join()
+            thread.join(max(0.0, until - time.monotonic()))
 
     def _welcome(self, line: socket.socket) -> None:
         line.setblocking(True)
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            line.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", FRAME_SECONDS, 0))
         raw = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         _, user, _ = _CREDENTIALS.unpack(raw)
         if user not in self._clients:
@@ -121,27 +126,35 @@ class Door:
                 frames.send(line, Refused(refused=f"{MAX_LINES} connections are open already"))
             line.close()
             return
-        thread = threading.Thread(target=self._serve, args=(line,), name="line", daemon=True)
+        thread = threading.Thread(target=self._serve, args=(line, user), name="line", daemon=True)
         with self._lock:
             self._lines.add(line)
             self._threads.add(thread)
-        thread.start()
-
-    def _serve(self, line: socket.socket) -> None:
         try:
-            Visit(line, self._yard, self._image).serve()
+            thread.start()
+        except RuntimeError as error:  # no more threads: some of those that are there end
+            log.error("nobody_can_come_in", reason=str(error))
+            self._leave(line, thread)
+
+    def _serve(self, line: socket.socket, user: int) -> None:
+        try:
+            Visit(line, user, self._yard, self._image).serve()
         finally:
-            line.close()
-            with self._lock:
-                self._lines.discard(line)
-                self._threads.discard(threading.current_thread())
+            self._leave(line, threading.current_thread())
+
+    def _leave(self, line: socket.socket, thread: threading.Thread) -> None:
+        line.close()
+        with self._lock:
+            self._lines.discard(line)
+            self._threads.discard(thread)
 
 
 class Visit:
     """One connection, from its first frame to its end."""
 
-    def __init__(self, line: socket.socket, yard: Yard, image: str) -> None:
+    def __init__(self, line: socket.socket, user: int, yard: Yard, image: str) -> None:
         self._line = line
+        self._user = user
         self._yard = yard
         self._image = image
         self._engine: Engine | None = None
@@ -189,9 +202,9 @@ class Visit:
             self._yard.tally.refused += 1
             self._yard.tally.engine_up = int(not isinstance(error, EngineDownError))
             away = isinstance(error, SandboxAwayError)
-            answer, given = Refused(refused=error.reason[:2000], away=away), ()
+            answer, given = Refused(refused=_words(error.reason), away=away), ()
         except (WireError, VersionError) as error:
-            answer, given = Refused(refused=str(error)[:2000]), ()
+            answer, given = Refused(refused=_words(error)), ()
         finally:
             frames.close_all(came)
         try:
@@ -229,8 +242,8 @@ class Visit:
     ) -> tuple[Wire, tuple[int, ...]]:
         if len(came) != 2:
             raise SandboxUnavailableError(NAME, "launch comes with a tree and what is frozen")
-        frozen = _names(came[1])
-        given = container.launch(_folder(came[0]), request.snapshot, frozen)
+        frozen = handed.names(came[1])
+        given = container.launch(handed.tree(came[0]), request.snapshot, frozen)
         return Launched(image=container.image, cpu_source=container.cpu_source), given
 
     def _with(self, container: Container, request: Wire, came: list[int]) -> Wire:
@@ -245,7 +258,7 @@ class Visit:
         elif isinstance(request, Collect):
             if len(came) != 1:
                 raise SandboxUnavailableError(NAME, "collect comes with an open folder")
-            taken = container.collect(request.what, _folder(came[0]))
+            taken = container.collect(request.what, handed.target(came[0], self._user))
             return Taken(files=tuple(File(path=f.path, size_bytes=f.size_bytes) for f in taken))
         elif isinstance(request, Close):
             return Gone(gone=self._closed())
@@ -285,26 +298,6 @@ def _request(value: wire.Json) -> Wire:
     return wire.build(cls, value)
 
 
-def _folder(descriptor: int) -> Path:
-    """An open folder as a path of this process: whoever opened it was allowed to."""
-    return Path(f"/proc/self/fd/{descriptor}")
-
-
-def _names(descriptor: int) -> tuple[str, ...]:
-    """The relative paths that are to be frozen. Raises WireError."""
-    text = os.pread(descriptor, MAX_FROZEN_BYTES + 1, 0)
-    try:
-        names = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise WireError("what is frozen is no list") from error
-    if len(text) > MAX_FROZEN_BYTES or not isinstance(names, list):
-        raise WireError("what is frozen is no list, or too long")
-    for name in names:
-        if not isinstance(name, str) or _leaves(name):
-            raise WireError(f"what is frozen is no relative path: {str(name)[:100]!r}")
-    return tuple(names)
-
-
-def _leaves(name: str) -> bool:
-    parts = name.split("/")
-    return not name or name.startswith("/") or "\0" in name or ".." in parts
+def _words(reason: object) -> str:
+    """One that can travel: names of files need not be text."""
+    return str(reason).encode(errors="backslashreplace").decode()[:2000]

@@ -62,6 +62,22 @@ def test_what_is_made_belongs_to_whom_the_folder_belongs(out: Path, tmp_path: Pa
         assert (path.stat().st_uid, path.stat().st_gid) == (1234, 1235)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may write there")
+@pytest.mark.parametrize("swapped", ["a", "a/b"])
+def test_nothing_is_written_into_another_users_folder_below(
+    out: Path, tmp_path: Path, swapped: str
+) -> None:
+    into = tmp_path / "into"
+    (into / swapped).mkdir(parents=True)
+    for folder in (into, into / "a"):
+        os.chown(folder, 1234, 1234)
+    os.chown(into / swapped, 0, 0)
+
+    with pytest.raises(PermissionError, match="another user's"):
+        collect(out, into, 1000)
+    assert list((into / swapped).iterdir()) == []
+
+
 def test_a_closed_target_holds_nothing(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     target = Target(tmp_path)

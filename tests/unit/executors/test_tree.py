@@ -95,3 +95,23 @@ def test_the_users_umask_locks_no_candidate_out_of_its_own_folders(tmp_path: Pat
     modes = {n: (place.work / n).stat().st_mode & 0o777 for n in (".", "a", "a/x", "a/link")}
     assert modes == {".": 0o755, "a": 0o755, "a/x": 0o644, "a/link": 0o644}
     assert place.scratch.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_link_that_takes_a_folders_place_while_it_is_copied_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, secret, target = tmp_path / "source", tmp_path / "secret", tmp_path / "target"
+    for folder in (source / "sub", secret, target):
+        folder.mkdir(parents=True)
+    (secret / "key").write_text("key")
+
+    def make_and_swap(folder: Path) -> None:
+        folder.mkdir()
+        (source / "sub").rmdir()
+        (source / "sub").symlink_to(secret)
+
+    monkeypatch.setattr("overnight.executors.tree._make", make_and_swap)
+
+    with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
+        copy_tree(source, target, None)
+    assert list((target / "sub").iterdir()) == []

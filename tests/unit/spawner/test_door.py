@@ -17,6 +17,7 @@ from tests.e2e import procs
 from tests.unit.spawner.fakes import FakeEngine, wish, yard_of
 
 from overnight.contracts import wire
+from overnight.contracts.errors import SandboxUnavailableError
 from overnight.contracts.spawning import Ask, Close, Collect, Kill, Launch, Look, Open
 from overnight.executors import frames, trees
 from overnight.spawner.service import Door
@@ -203,6 +204,7 @@ def test_a_container_that_does_not_start_leaves_nothing(
         os.close(names)
 
     assert refused == "this engine starts nothing"
+    assert "open follows launch" in client.refused(Open(timer_seconds=1))
     assert place.engine.labels == {}
     assert client.ask(Close()) == {"gone": True}
 
@@ -255,3 +257,68 @@ def test_a_frame_that_is_none_ends_its_own_line_alone(place: Place) -> None:
 
     assert bad.answer() == {}
     assert good.ask(Close()) == {"gone": True}
+
+
+def test_a_tree_is_written_once(place: Place, tree: int, tmp_path: Path) -> None:
+    """A candidate may live there by then, and its links would lead what we write elsewhere."""
+    client, names = place.client(), memory_file(b"[]")
+    client.ask(wish(place.yard))
+    try:
+        client.ask(Launch(snapshot=trees.digest(tmp_path / "tree")), (tree, names))
+        (tmp_path / "tree" / "train.py").rename(tmp_path / "tree" / "later")
+        again = Launch(snapshot=trees.digest(tmp_path / "tree"))
+        refused = client.refused(again, (tree, names))
+    finally:
+        os.close(names)
+
+    assert "once" in refused
+    assert list((place.yard.root / "sandboxes").glob("*/work/later")) == []
+
+
+def test_names_that_are_no_text_are_told_all_the_same(place: Place, tree: int) -> None:
+    client, names = place.client(), memory_file(b'["\\udcff"]')
+    client.ask(wish(place.yard))
+    try:
+        right = trees.digest(Path(f"/proc/self/fd/{tree}"))
+        refused = client.refused(Launch(snapshot=right), (tree, names))
+    finally:
+        os.close(names)
+
+    assert refused == r"frozen \udcff is not in the snapshot"
+    assert client.ask(Close()) == {"gone": True}
+
+
+def test_a_container_that_was_never_made_holds_no_pipe(
+    place: Place, tree: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(body: object) -> str:
+        raise SandboxUnavailableError("docker", "no space left on device")
+
+    monkeypatch.setattr(place.engine, "create", refuse)
+    client, names = place.client(), memory_file(b"[]")
+    client.ask(wish(place.yard))
+    right = trees.digest(tmp_path / "tree")
+    try:
+        assert "no space" in client.refused(Launch(snapshot=right), (tree, names))
+        assert "open follows launch" in client.refused(Open(timer_seconds=1))
+    finally:
+        os.close(names)
+
+    assert client.ask(Close()) == {"gone": True}
+    ours = [
+        os.readlink(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd") if _is_open(fd)
+    ]
+    assert [name for name in ours if "/line/" in name] == []
+
+
+def test_a_profile_that_would_keep_us_waiting_is_refused(place: Place) -> None:
+    wanted = wish(place.yard)
+    file = place.yard.profiles / f"{wanted.profile}.json"
+    file.unlink()
+    os.mkfifo(file)
+
+    assert "no file" in place.client().refused(wanted)
+
+
+def _is_open(descriptor: str) -> bool:
+    return os.path.lexists(f"/proc/self/fd/{descriptor}")
