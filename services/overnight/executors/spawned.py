@@ -55,6 +55,7 @@ class SpawnerLine:
 
     def __init__(self, address: Path) -> None:
         self._lock = threading.Lock()
+        self._lost: str | None = None
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(ANSWER_SECONDS)
         try:
@@ -94,11 +95,10 @@ class SpawnerLine:
                 frames.send(self._socket, question, descriptors)
                 received = frames.receive(self._socket)
         except (OSError, WireError) as error:
-            self.close()
-            reason = f"the spawner was lost: {str(error) or 'no answer'}"
-            raise SandboxAwayError(NAME, reason) from error
+            why = error.strerror if isinstance(error, OSError) else None
+            raise self._lose(why or str(error) or "no answer") from error
         if received is None:
-            raise SandboxAwayError(NAME, "the spawner was lost: it hung up")
+            raise self._lose("it hung up")
         value, came = received
         try:
             return _read(value, answers), came
@@ -109,6 +109,12 @@ class SpawnerLine:
     def close(self) -> None:
         """Hang up."""
         self._socket.close()
+
+    def _lose(self, why: str) -> SandboxAwayError:
+        """The first reason stays the reason, whatever else is asked."""
+        self.close()
+        self._lost = self._lost or f"the spawner was lost: {why}"
+        return SandboxAwayError(NAME, self._lost)
 
 
 def _read(value: wire.Json, answers: tuple[type[Wire], ...]) -> Wire:
