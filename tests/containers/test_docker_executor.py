@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.conformance.walls_suite import LIBRARY, WallsSuite
 from tests.containers.spawning import Spawner, running, start
 
 from overnight import plugins
+from overnight.contracts.errors import SandboxUnavailableError
 from overnight.contracts.execution import Executor, Limits
 
 
@@ -187,6 +189,30 @@ class TestDocker(ApartSuite, AbuseSuite, ExecutorSuite, WallsSuite):
             "    time.sleep(0.01)\n"
         )
         assert bench.run(code, limits=Limits(pids=128)).execution.exit_code == 0
+
+    @pytest.mark.parametrize(
+        ("deed", "says"), [("pause", "paused from outside"), ("restart", "started again")]
+    )
+    def test_what_somebody_does_to_a_container_by_hand_is_not_its_own_end(
+        self, bench: Bench, engine: Engine, spawner: Spawner, deed: str, says: str
+    ) -> None:
+        """No signal of ours reaches a paused one; and nobody waits for one that runs again."""
+        done: list[str] = []
+
+        def meddle(_: str, __: bytes) -> None:
+            if not done:
+                done.append(deed)
+                (found,) = engine.client.containers.list(filters={"label": spawner.label})
+                found.pause() if deed == "pause" else found.restart(timeout=0)
+
+        began = time.monotonic()
+        with (
+            bench.box("import time; print(1, flush=True); time.sleep(600)") as box,
+            pytest.raises(SandboxUnavailableError, match=says),
+        ):
+            box.wait(1.0, sink=meddle)
+        assert time.monotonic() - began < 15
+        assert engine.client.containers.list(all=True, filters={"label": spawner.label}) == []
 
     def test_two_sandboxes_at_once_have_different_users(self, bench: Bench) -> None:
         with (

@@ -171,6 +171,7 @@ class Lost(Wire):
     """It ended as nobody expected: the run says nothing of the idea."""
 
     lost: str  #: why, one line
+    stood_still: bool = False  #: somebody paused it: its time says nothing either
     survivors: int
     cpu_seconds: float
 

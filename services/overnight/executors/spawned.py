@@ -303,6 +303,8 @@ class Spawned:
     def survivors(self) -> int:
         """Live processes of its namespace, counted by the spawner."""
         final = self._over()
+        if isinstance(final, Lost) and final.stood_still:
+            raise SandboxUnavailableError(NAME, final.lost)  # whatever deadline it met
         if isinstance(final, Ended) and final.over:
             self._on_over(final.over)
         return final.survivors

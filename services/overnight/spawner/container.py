@@ -35,6 +35,7 @@ SANDBOX = "sandbox"  #: label: the spawner's own name of it
 MANY_MOUNTS = 200  #: single frozen files before whole folders are frozen instead
 MAX_MOUNTS = 2000
 EMPTY_SECONDS = 10.0  #: for the kernel to end what was killed
+FROZEN_SECONDS = 1.0  #: after which we ask whether somebody paused it
 
 
 @dataclass
@@ -94,6 +95,7 @@ class Container:
         self._oom = False
         self._killed = False
         self._over = ""
+        self._paused = False  #: from outside: its time says nothing
         self._cpu_seconds = 0.0
 
     @property
@@ -198,14 +200,14 @@ class Container:
 
         One that has ended already was not ended by us, and `ended` says who did it.
         """
-        if self._handle >= 0 and _is_readable(self._handle, 0):
+        if self._handle < 0:
+            self._killed = True
+            if self._id is not None:
+                self._engine.kill(self._id)
             return
-        self._killed = True
-        if self._handle >= 0:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
-        elif self._id is not None:
-            self._engine.kill(self._id)
+        self._signal()
+        if self._id is not None and not _is_readable(self._handle, FROZEN_SECONDS):
+            self._paused = self._engine.free(self._id) or self._paused
 
     def ended(self) -> Ended | Lost:
         """How it ended, once it has."""
@@ -215,9 +217,12 @@ class Container:
         self.has_ended()
         alive = len(survivors.alive_in_namespace(self._namespace))
         try:
-            stopped = self._engine.stopped(self._id)
+            stopped = self._engine.stopped(self._id, self._pid)
         except SandboxUnavailableError as error:
             return self._as_lost(error.reason, alive)
+        if self._paused:
+            lost = self._as_lost("the container was paused from outside", alive)
+            return lost.model_copy(update={"stood_still": True})
         oom = stopped.oom or self._oom
         if stopped.exit_code == OUTSIDE and not self._killed and not oom:
             return self._as_lost("the container was killed from outside", alive)
@@ -310,7 +315,14 @@ class Container:
     def _too_much(self, over: str) -> None:
         """From the disk watch's thread."""
         self._over = over
-        self.kill()
+        self._signal()
+
+    def _signal(self) -> None:
+        if _is_readable(self._handle, 0):
+            return
+        self._killed = True
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
 
     def _as_lost(self, why: str, alive: int) -> Lost:
         return Lost(lost=why, survivors=alive, cpu_seconds=self._cpu_seconds)

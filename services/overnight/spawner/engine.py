@@ -99,9 +99,12 @@ class Engine:
             raise SandboxUnavailableError(NAME, reason)
         return int(state["Pid"])
 
-    def stopped(self, container: str) -> Stopped:
-        """How it ended; waits until the engine has noticed that."""
+    def stopped(self, container: str, pid: int) -> Stopped:
+        """How it ended, whose first process was *pid*; waits until the engine has noticed that."""
         with self._said("the container was lost"):
+            state = self._api.inspect_container(container)["State"]
+            if state["Pid"] not in (0, pid):
+                raise SandboxUnavailableError(NAME, "the container was started again from outside")
             self._api.wait(container, timeout=int(ANSWER_SECONDS))
             state = self._api.inspect_container(container)["State"]
         return Stopped(int(state["ExitCode"]), bool(state.get("OOMKilled")))
@@ -110,6 +113,14 @@ class Engine:
         """SIGKILL, where its first process can't be reached by number. Idempotent."""
         with contextlib.suppress(SandboxUnavailableError), self._said("kill"):
             self._api.kill(container)
+
+    def free(self, container: str) -> bool:
+        """Kill one that was paused from outside: no signal of ours reaches it. Was it?"""
+        with contextlib.suppress(SandboxUnavailableError), self._said("pause"):
+            if self._api.inspect_container(container)["State"].get("Paused"):
+                self._api.kill(container)
+                return True
+        return False
 
     def remove(self, container: str) -> None:
         """Kill and remove it. Idempotent."""

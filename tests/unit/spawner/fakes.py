@@ -53,12 +53,16 @@ class FakeEngine:
         """It has nothing to start."""
         raise SandboxUnavailableError("docker", "this engine starts nothing")
 
-    def stopped(self, container: str) -> Stopped:
+    def stopped(self, container: str, pid: int) -> Stopped:
         """As if it had ended."""
         return Stopped(0, False)
 
     def kill(self, container: str) -> None:
         """It does not run."""
+
+    def free(self, container: str) -> bool:
+        """Nobody paused it."""
+        return False
 
     def remove(self, container: str) -> None:
         """Gone."""
