@@ -16,7 +16,7 @@ from overnight.ledger.fold import SessionState
 from overnight.ledger.identity import read_identity
 from overnight.ledger.reader import LedgerTail
 from overnight.sessions.locate import Found
-from overnight.sessions.stack import Stack, read_stack
+from overnight.sessions.stack import Stack, not_running, read_stack
 
 POLL_SECONDS = 0.5
 SHOWN_ROWS = 20  #: decisions of before, so that a person sees where it stands
@@ -64,7 +64,7 @@ def _watch(found: Found, tail: LedgerTail, state: SessionState, view: View) -> i
         time.sleep(POLL_SECONDS)
     view.ended(state, state.closed, failed=False)
     if state.closed is None:
-        raise InfrastructureError("no stack runs for this session: overnight up")
+        raise InfrastructureError(not_running(found.files))
     return 0
 
 

@@ -48,6 +48,7 @@ class DeviceLock:
     """
 
     kind = "device lock"
+    shared = True  #: by all users of the host
 
     def __init__(self, folder: Path, device: str) -> None:
         self._path = folder / f"{device.replace(':', '-').replace('/', '_')}.lock"
@@ -128,7 +129,9 @@ class DeviceLock:
         try:
             return self._open()
         except OSError as error:
-            raise InfrastructureError(f"{self.kind} {self._path}: {error.strerror}") from error
+            fix = ": chmod 1777 its folder, or set OVERNIGHT_DEVICE_LOCKS" if self.shared else ""
+            fix = fix if isinstance(error, PermissionError) else ""
+            raise InfrastructureError(f"{self.kind} {self._path}: {error.strerror}{fix}") from error
 
     def _open(self) -> int:
         return _open_shared(self._path)
@@ -138,6 +141,7 @@ class SlotLock(DeviceLock):
     """A slot of one session: whoever holds it owns the slot's folder, outbox and claim."""
 
     kind = "slot lock"
+    shared = False
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "lock"

@@ -26,6 +26,8 @@ EXTRA = "pip install 'overnight[docker]'"
 class EngineUnreachableError(InfrastructureError):
     """No engine answers; says where it was looked for."""
 
+    refused = False  #: does its socket refuse this user?
+
 
 @dataclass(frozen=True, kw_only=True)
 class EngineFacts:
@@ -139,4 +141,6 @@ def _knock(host: str) -> None:
 
 def _unreachable(environ: Mapping[str, str], error: Exception) -> EngineUnreachableError:
     why = (error.strerror if isinstance(error, OSError) else None) or "it does not answer"
-    return EngineUnreachableError(f"no container engine at {engine_host(environ)}: {why}")
+    told = EngineUnreachableError(f"no container engine at {engine_host(environ)}: {why}")
+    told.refused = isinstance(error, PermissionError)
+    return told

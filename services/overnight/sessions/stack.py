@@ -105,6 +105,16 @@ def in_reach(stack: Stack) -> bool:
     return stack.pid != 0 or process_environ().get("REDIS_URL") == stack.redis_url
 
 
+def not_running(files: SessionFiles) -> str:
+    """That none runs, with the command that starts one where the last one was started."""
+    try:
+        services = json.loads(files.stack.read_text())["pid"] == 0
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        services = False
+    again = "docker compose up -d" if services else "overnight up"
+    return f"no stack runs for this session: {again}"
+
+
 def require_stack(files: SessionFiles) -> Stack:
     """One that can be asked for something from here.
 
@@ -113,7 +123,7 @@ def require_stack(files: SessionFiles) -> Stack:
     """
     stack = read_stack(files)
     if stack is None:
-        raise InfrastructureError("no stack runs for this session: overnight up")
+        raise InfrastructureError(not_running(files))
     if not in_reach(stack):
         raise InfrastructureError(
             "this session runs as services, whose Redis is not in reach from here: put "

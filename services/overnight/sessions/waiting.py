@@ -12,7 +12,7 @@ from overnight.ledger.fold import RunState, SessionState
 from overnight.ledger.reader import LedgerTail
 from overnight.orchestrator.planning import waits_for_limit
 from overnight.sessions.experiments import find_experiment
-from overnight.sessions.stack import read_stack
+from overnight.sessions.stack import not_running, read_stack
 
 POLL_SECONDS = 0.25
 
@@ -65,7 +65,7 @@ def _until(
         if done(state, runs):
             return state
         if not runs:
-            raise InfrastructureError(f"{not_yet} and no stack runs for this session: overnight up")
+            raise InfrastructureError(f"{not_yet} and {not_running(files)}")
         if time.monotonic() >= deadline:
             why = _waits_for(state, which)
             raise InfrastructureError(f"{not_yet} after {timeout_seconds:g} s{why}")

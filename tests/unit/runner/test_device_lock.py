@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import stat
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from overnight.contracts.errors import InfrastructureError, SessionHeldError
+from overnight.runner import hardware
 from overnight.runner.hardware import DeviceLock, hardware_class
 
 
@@ -69,3 +71,14 @@ def test_an_impossible_lock_folder_is_one_clear_error(tmp_path: Path) -> None:
 def test_the_hardware_class_is_one_line() -> None:
     assert hardware_class().startswith("cpu ")
     assert "\n" not in hardware_class()
+
+
+def test_a_folder_of_locks_that_another_user_keeps_to_himself_names_both_ways_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(hardware, "_open_shared", refuse)
+    with pytest.raises(InfrastructureError, match=r"chmod 1777 .*OVERNIGHT_DEVICE_LOCKS"):
+        DeviceLock(tmp_path, "cpu:0").acquire(lambda: True)

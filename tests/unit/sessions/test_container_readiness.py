@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
+from overnight.sessions import engine
 from overnight.sessions.engine import EngineFacts
 from overnight.sessions.readiness import examine
 from overnight.sessions.readiness.check import Check
@@ -63,8 +65,8 @@ def test_a_runc_with_known_holes_is_a_warning_that_names_them(
 def test_a_gpu_needs_a_toolkit_without_a_known_hole(
     version: str | None, runtime: bool, status: str
 ) -> None:
-    engine = EngineFacts(version="27.0", runc="1.2.8", nvidia=runtime, seccomp=True)
-    row = check_toolkit(version, engine)
+    facts = EngineFacts(version="27.0", runc="1.2.8", nvidia=runtime, seccomp=True)
+    row = check_toolkit(version, facts)
 
     assert row.status == status
     assert ("CVE-2025-23266" in row.detail + row.fix) == (status == "warn")
@@ -107,3 +109,24 @@ def test_without_an_engine_one_row_says_so_and_no_sandbox_of_processes_is_asked(
     assert rows["interpreter"].detail == "the image's own"
     assert not {"sandbox", "image", "imports"} & rows.keys()
     assert not found.ok
+
+
+def test_a_socket_that_refuses_the_user_is_not_told_to_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train.py").write_text("print('m: 1')\n")
+    (tmp_path / "loop.run.yaml").write_text(
+        "metric: m\nrun_cmd: python train.py\neditable_files: train.py\n"
+        "pools: {default: {executor: docker}}\n"
+    )
+
+    def refuse(host: str) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(engine, "_knock", refuse)
+    found = examine(tmp_path, {"PATH": "/usr/bin:/bin"})
+    row = next(row for row in found.checks if row.name == "engine")
+
+    assert "Permission denied" in row.detail
+    assert "usermod -aG docker" in row.fix
+    assert "start" not in row.fix

@@ -13,7 +13,7 @@ import pytest
 
 from overnight.contracts.errors import InfrastructureError
 from overnight.ledger.files import SessionFiles
-from overnight.sessions.stack import Stack, file_identity, read_stack
+from overnight.sessions.stack import Stack, file_identity, not_running, read_stack
 
 
 @pytest.fixture
@@ -73,3 +73,21 @@ def test_the_stack_file_of_a_copied_session_is_not_its_own(tmp_path: Path) -> No
 
     assert read_stack(copy) is None
     assert read_stack(SessionFiles(tmp_path / "moved")) is not None
+
+
+@pytest.mark.parametrize(
+    ("left", "fix"),
+    [
+        ('{"pid": 0}', "docker compose up -d"),
+        ('{"pid": 7}', "overnight up"),
+        ("[]", "overnight up"),
+        (None, "overnight up"),
+    ],
+)
+def test_what_is_over_is_started_again_as_it_was_started(
+    files: SessionFiles, left: str | None, fix: str
+) -> None:
+    if left is not None:
+        files.stack.write_text(left)
+
+    assert not_running(files) == f"no stack runs for this session: {fix}"

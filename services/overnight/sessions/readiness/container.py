@@ -26,6 +26,7 @@ TOOLKIT_MENDED = (1, 17, 8)
 TOOLKIT_WEAK = "CVE-2025-23266"
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 _START = "start it (systemctl start docker), or name another by DOCKER_HOST"
+_JOIN = "sudo usermod -aG docker $USER, then log in anew (whoever may use it is as good as root)"
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def check_containers(loop: ResolvedLoop, hardware: Hardware, environ: Mapping[st
         engine = facts(environ)
     except EngineUnreachableError as error:
         said_, _, why = str(error).rpartition(": ")
-        fix = why if why.startswith("pip ") else _START
+        fix = why if why.startswith("pip ") else _JOIN if error.refused else _START
         row = fail("engine", said_ if fix is why else str(error), fix)
         return Found((row, check_spawner(environ)))
     image, its_row = _image(loop, environ)
