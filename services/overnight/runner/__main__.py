@@ -120,7 +120,8 @@ def _serve_many(options: argparse.Namespace, life: lifeline.Lifeline) -> int:
         raise
     # The first port is this process's: it serves what all workers serve.
     workers = workers_of(groups, common, options.metrics_offset + 1)
-    fleet = Fleet(workers, files.service_logs, settings)
+    waits = partial(lifeline.say_waiting, options.ready_fd)
+    fleet = Fleet(workers, files.service_logs, settings, waits)
     endpoint = _gathered(options, identity, fleet)
     lifeline.say_ready(options.ready_fd, metrics=endpoint.url if endpoint else None)
     return fleet.run(life.ending)

@@ -123,8 +123,12 @@ class Fleet:
         workers: Sequence[Worker],
         logs: Path,
         settings: SupervisorSettings,
+        on_wait: Callable[[str | None], None] = lambda why: None,
     ) -> None:
+        """*on_wait* is told which worker waits for what, and None when none does any more."""
         self._settings = settings
+        self._on_wait = on_wait
+        self._told: str | None = None
         self._lifeline, self._held = os.pipe()
         self._children = [self._child(worker, logs) for worker in workers]
 
@@ -146,6 +150,7 @@ class Fleet:
             while not ending.is_set():
                 for child in self._children:
                     self._tend(child)
+                self._tell_waiting()
                 ending.wait(TICK_SECONDS)
             return 0
         finally:
@@ -179,6 +184,14 @@ class Fleet:
         if all(each.early_deaths >= self._settings.crash_loop for each in self._children):
             raise InfrastructureError(f"all workers die at once, {child.spec.name}: {reason}")
         child.restart_later()
+
+    def _tell_waiting(self) -> None:
+        """What one of them waits for the whole fleet says: else it would look well."""
+        waits = (f"{c.spec.name}: {c.waiting}" for c in self._children if c.waiting)
+        now = next(waits, None)
+        if now != self._told:
+            self._told = now
+            self._on_wait(now)
 
     def _end_all(self) -> None:
         """SIGTERM to all, so that what runs is told as cancelled; SIGKILL after the grace."""

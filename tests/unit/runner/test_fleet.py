@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from threading import Event
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
 from tests.unit.devices.test_sharing import cards, instances
 
+from overnight.configuration import SupervisorSettings
 from overnight.contracts.errors import InfrastructureError, UsageError
 from overnight.contracts.rows import LedgerMessage
 from overnight.devices.inventory import Inventory
-from overnight.runner.fleet import groups_of, pause_unless_served, workers_of
+from overnight.runner.fleet import Fleet, Worker, groups_of, pause_unless_served, workers_of
 
 SID = "0123456789ab"
 
@@ -91,3 +95,27 @@ def test_a_pause_that_can_t_be_recorded_hides_no_reason() -> None:
     flags.runners.side_effect = InfrastructureError("redis is away")
 
     pause_unless_served(flags, MagicMock(), SID, "needs 8 GPUs", lambda: False)
+
+
+def test_what_a_worker_waits_for_the_fleet_says_once_and_takes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says = (
+        "import os, sys, time; fd = int(sys.argv[sys.argv.index('--ready-fd') + 1])\n"
+        'os.write(fd, b\'{"waiting": "a password"}\\n\'); time.sleep(0.3)\n'
+        "os.write(fd, b'{\"waiting\": null}\\n'); time.sleep(60)"
+    )
+    monkeypatch.setattr(
+        "overnight.runner.fleet.service_argv", lambda *words: [sys.executable, "-c", says]
+    )
+    ending, told = Event(), list[str | None]()
+
+    def on_wait(why: str | None) -> None:
+        told.append(why)
+        if why is None:
+            ending.set()
+
+    fleet = Fleet([Worker(slot="r0", argv=())], tmp_path, SupervisorSettings(), on_wait)
+
+    assert fleet.run(ending) == 0
+    assert told == ["r0: a password", None]
