@@ -22,7 +22,7 @@ from overnight.executors.bubblewrap import freezes
 from overnight.executors.collect import Choice, collect
 from overnight.executors.diskwatch import DiskWatch, Quota
 from overnight.executors.tree import Place, collapse, materialise
-from overnight.spawner.engine import Engine, Image
+from overnight.spawner.engine import Engine, EngineDownError, Image
 from overnight.spawner.flags import LABEL, Plan, container
 from overnight.spawner.gate import OUTSIDE, ending, exit_word
 from overnight.spawner.line import Line
@@ -46,6 +46,7 @@ class Tally:
     removed: int = 0
     refused: int = 0
     engine_up: int = 1
+    unanswered: float | None = None  #: monotonic: when the engine last went away in a create
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +129,11 @@ class Container:
             self._line = Line(self._place.scratch / "line")
         plan = self._plan(files, self._line)
         self._unanswered = True  # until it is: it may be made all the same
-        self._id = self._engine.create(container(plan))
+        try:
+            self._id = self._engine.create(container(plan))
+        except EngineDownError:
+            self._tally.unanswered = time.monotonic()
+            raise
         self._unanswered = False
         self._tally.created += 1
         try:

@@ -70,6 +70,7 @@ class Door:
         self._image = image
         self._threads: set[threading.Thread] = set()
         self._lines: set[socket.socket] = set()
+        self._tidier: threading.Thread | None = None
         self._lock = threading.Lock()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -87,7 +88,7 @@ class Door:
     def serve(self, should_stop: Callable[[], bool]) -> None:
         """Until it should stop; then all that runs is ended."""
         while not should_stop():
-            self._yard.tidy_old()
+            self._tidy()
             try:
                 line, _ = self._listener.accept()
             except TimeoutError:
@@ -100,12 +101,25 @@ class Door:
         self._listener.close()
         with self._lock:
             lines, threads = list(self._lines), list(self._threads)
+        if self._tidier is not None:
+            threads.append(self._tidier)
         for line in lines:
             with contextlib.suppress(OSError):
                 line.shutdown(socket.SHUT_RDWR)
         until = time.monotonic() + STOP_SECONDS
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
+
+    def _tidy(self) -> None:
+        """Beside the door: an engine that hangs keeps nobody from coming in."""
+        busy = self._tidier is not None and self._tidier.is_alive()
+        if busy or not self._yard.has_old():
+            return
+        self._tidier = threading.Thread(target=self._yard.tidy_old, name="tidy", daemon=True)
+        try:
+            self._tidier.start()
+        except RuntimeError as error:  # no more threads
+            log.error("nothing_is_tidied", reason=str(error))
 
     def _welcome(self, line: socket.socket) -> None:
         line.setblocking(True)

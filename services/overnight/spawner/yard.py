@@ -30,6 +30,8 @@ log = structlog.get_logger()
 NAME = "docker"  #: of the executor, in errors
 FIRST_UID = records.FIRST_UID + records.UIDS  #: beside those of the process executor
 OWNER = "spawner"  #: label: which of them made it
+SWEEP_SECONDS = 30.0  #: between two looks for containers that the engine made after it went away
+LATE_SECONDS = 600.0  #: for so long they may come
 
 
 @dataclass
@@ -59,6 +61,7 @@ class Yard:
         self._orphans: dict[str, Orphan] = {}
         self._starts: deque[float] = deque()
         self._hold: int | None = None
+        self._next_sweep = 0.0
         self.tally = Tally()
         self.id = ""
 
@@ -187,16 +190,49 @@ class Yard:
             stuck.append(Remains(labels=dict(orphan.labels), reason=problem[:2000]))
         return Tidied(ended=ended, held=held, stuck=tuple(stuck))
 
+    def has_old(self) -> bool:
+        """Is there something for `tidy_old`?"""
+        return bool(self._old()) or self._is_sweep_due()
+
     def tidy_old(self) -> None:
-        """Those that nobody asked for in time."""
-        now = time.monotonic()
-        with self._lock:
-            old = [o.labels for o in self._orphans.values()
-                   if now - o.since > self._settings.orphan_seconds]  # fmt: skip
-        for labels in old:
+        """Those that nobody asked for in time, and those that were made when nobody waited."""
+        for labels in self._old():
             self.tidy(labels)
+        if self._is_sweep_due():
+            self._next_sweep = time.monotonic() + SWEEP_SECONDS
+            self._sweep()
 
     # -- inside ---------------------------------------------------------------------------------
+
+    def _old(self) -> list[Mapping[str, str]]:
+        now = time.monotonic()
+        with self._lock:
+            return [o.labels for o in self._orphans.values()
+                    if now - o.since > self._settings.orphan_seconds]  # fmt: skip
+
+    def _is_sweep_due(self) -> bool:
+        since, now = self.tally.unanswered, time.monotonic()
+        return since is not None and now - since < LATE_SECONDS and now >= self._next_sweep
+
+    def _sweep(self) -> None:
+        """An engine that went away in a create may make the container later, when its sandbox is
+        gone."""
+        try:
+            engine = self.connect()
+            try:
+                found = engine.labelled({f"overnight.{OWNER}": self.id})
+                for container, labels in found.items():
+                    with self._lock:
+                        name = labels.get(f"overnight.{SANDBOX}", "")
+                        known = name in self._living or name in self._orphans
+                    if not known:
+                        engine.remove(container)
+                        self.tally.removed += 1
+                        log.warning("late_container_removed", container=container)
+            finally:
+                engine.close()
+        except SandboxUnavailableError as error:
+            log.warning("late_containers_not_looked_for", reason=error.reason)
 
     def _identity(self) -> str:
         path = self.root / "id"

@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from overnight.contracts import wire
 from overnight.contracts.errors import SandboxUnavailableError
 from overnight.contracts.spawning import Ask, Close, Collect, Kill, Launch, Look, Open
 from overnight.executors import frames, trees
+from overnight.spawner.engine import EngineDownError
 from overnight.spawner.service import Door
 from overnight.spawner.yard import Yard
 
@@ -318,6 +320,57 @@ def test_a_profile_that_would_keep_us_waiting_is_refused(place: Place) -> None:
     os.mkfifo(file)
 
     assert "no file" in place.client().refused(wanted)
+
+
+def test_a_container_that_is_made_after_the_engine_went_away_is_found(
+    place: Place, tree: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine goes on with what it was asked, though nobody waits for its answer any more."""
+    bodies: list[Any] = []
+
+    def hang(body: Any) -> str:
+        bodies.append(body)
+        raise EngineDownError("docker", "the engine does not answer")
+
+    monkeypatch.setattr("overnight.spawner.yard.SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr(place.engine, "create", hang)
+    client, names = place.client(), memory_file(b"[]")
+    client.ask(wish(place.yard))
+    right = trees.digest(tmp_path / "tree")
+    try:
+        assert "not answer" in client.refused(Launch(snapshot=right), (tree, names))
+    finally:
+        os.close(names)
+    assert client.ask(Close()) == {"gone": True}
+    other = {"overnight.spawner": "another's"}
+    place.engine.labels = {"late": dict(bodies[0]["Labels"]), "other": other}
+
+    procs.wait_until(lambda: "late" not in place.engine.labels, 5, "it is removed")
+    assert place.engine.labels.pop("other") == other
+
+
+def test_an_engine_that_hangs_keeps_nobody_from_coming_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, stop, answered = FakeEngine(), threading.Event(), threading.Event()
+    yard = yard_of(tmp_path, engine, orphan_seconds=0.001)
+    yard.orphan("s", {}, lambda: None if answered.wait(20) else "never")
+    monkeypatch.setattr("overnight.spawner.service.LOOK_SECONDS", 0.02)
+    door = Door(tmp_path / "s", yard, frozenset(), "some:image")
+    thread = threading.Thread(target=door.serve, args=(stop.is_set,))
+    thread.start()
+    try:
+        time.sleep(0.1)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+            line.settimeout(5)
+            line.connect(str(tmp_path / "s"))
+            assert Client(line).ask(Kill())["refused"] == "prepare comes first"
+    finally:
+        answered.set()
+        stop.set()
+        thread.join(10)
+    assert not thread.is_alive()
+    yard.close()
 
 
 def _is_open(descriptor: str) -> bool:
