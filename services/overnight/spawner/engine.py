@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ FIXES = {
     "bind source path does not exist": "correct `reads`, that folder is not there",
     "pids limit": "the kernel has no pids controller",
 }
+REFUSED = "its socket is not yours: join the group docker and log in anew"
 
 
 class EngineDownError(SandboxAwayError):
@@ -148,9 +151,9 @@ class Engine:
 
     def _why(self, what: str, error: Exception) -> str:
         if not isinstance(error, APIError):
-            return (
-                f"the Docker engine at {self._address} does not answer ({_cause(error)}): start it"
-            )
+            cause = _cause(error)
+            fix = REFUSED if cause == os.strerror(errno.EACCES) else "start it"
+            return f"the Docker engine at {self._address} does not answer ({cause}): {fix}"
         words = _line(error.explanation or error)
         fix = next((fix for part, fix in FIXES.items() if part in words.lower()), None)
         return f"{what}: {words}" + (f": {fix}" if fix else "")
