@@ -152,8 +152,8 @@ class Engine:
     def _why(self, what: str, error: Exception) -> str:
         if not isinstance(error, APIError):
             cause = _cause(error)
-            fix = REFUSED if cause == os.strerror(errno.EACCES) else "start it"
-            return f"the Docker engine at {self._address} does not answer ({cause}): {fix}"
+            do = REFUSED if cause == os.strerror(errno.EACCES) else "start it"
+            return f"the Docker engine at {self._address} does not answer ({cause}): {do}"
         words = _line(error.explanation or error)
         fix = next((fix for part, fix in FIXES.items() if part in words.lower()), None)
         return f"{what}: {words}" + (f": {fix}" if fix else "")
