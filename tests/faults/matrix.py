@@ -183,21 +183,23 @@ def main(argv: list[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, prog="python -m tests.faults.matrix")
     parser.add_argument("--only", default="", help="cases whose word contains this")
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="every Nth case from the Ith")
     parser.add_argument("--sessions", type=int, default=3, help="side by side")
     parser.add_argument("--write", type=Path, help="a file whose table is replaced")
     parser.add_argument(
         "--break", dest="broken", choices=("all", *sorted(BREAKS)), help="break the product"
     )
     options = parser.parse_args(argv)
-    if options.write and options.only:
-        parser.error("--write needs all cases: leave out --only")
+    if options.write and (options.only or options.part != "1/1"):
+        parser.error("--write needs all cases: leave out --only and --part")
     if options.broken == "all":
         return _all_breaks(options.sessions)
     if options.broken:
         problem = play_broken(options.broken)
         print(f"{options.broken}: {problem or 'nothing was found'}")
         return 1 if problem else 0
-    cases = [case for case in all_cases() if options.only in case.word]
+    part, parts = (int(word) for word in options.part.split("/"))
+    cases = [case for case in all_cases() if options.only in case.word][part - 1 :: parts]
     if not cases:
         parser.error(f"--only {options.only}: no case has that; the steps are in faultpoints.py")
     began = time.monotonic()
@@ -208,8 +210,8 @@ def main(argv: list[str] | None = None) -> int:
 
     count = max(1, min(options.sessions, len(cases)))
     with ThreadPoolExecutor(count) as pool:
-        parts = pool.map(lambda n: play(cases[n::count], tell), range(count))
-        outcomes = [outcome for part in parts for outcome in part]
+        played = pool.map(lambda n: play(cases[n::count], tell), range(count))
+        outcomes = [outcome for some in played for outcome in some]
     red = [o for o in outcomes if o.problem is not None]
     print(f"{len(outcomes)} faults in {time.monotonic() - began:.0f} s, {len(red)} red; "
           f"until the next experiment is decided: {summary(outcomes)}")  # fmt: skip
