@@ -22,6 +22,7 @@ from overnight.executors.bubblewrap import freezes
 from overnight.executors.collect import Choice, collect
 from overnight.executors.diskwatch import DiskWatch, Quota
 from overnight.executors.tree import Place, collapse, materialise
+from overnight.spawner import shown
 from overnight.spawner.engine import Engine, EngineDownError, Image
 from overnight.spawner.flags import LABEL, Plan, container
 from overnight.spawner.gate import OUTSIDE, ending, exit_word
@@ -61,6 +62,7 @@ class Order:
     seccomp: str
     closed: Path  #: the folder that nobody may enter
     cgroup_root: Path
+    roots: tuple[str, ...] = ()  #: what it shows lies below one of these; (): no such rule
 
 
 class Container:
@@ -139,6 +141,7 @@ class Container:
         try:
             self._pid = self._engine.start(self._id)
             self._adopt()
+            shown.check(self._pid, self._order.profile, self._order.roots)
         except BaseException:
             self._remove_container()
             raise

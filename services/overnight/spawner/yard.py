@@ -158,6 +158,7 @@ class Yard:
             profile=profile.model_copy(update={"reads": reads}),
             bounds=request.limits, devices=request.devices, labels=labels, image=image,
             seccomp=profile_text(), closed=self.root / "closed", cgroup_root=self._cgroups,
+            roots=tuple(os.path.normpath(root) for root in _words(self._settings.reads)),
         )  # fmt: skip
         return name, Container(engine, order, place, slot, self.tally)
 
