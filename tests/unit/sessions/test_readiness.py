@@ -16,6 +16,7 @@ from overnight.sessions.readiness.agents import check_agents
 from overnight.sessions.readiness.check import Check
 from overnight.sessions.readiness.first import Changes, yours
 from overnight.sessions.readiness.hardware import find_hardware
+from overnight.sessions.readiness.machine import check_disk
 from overnight.sessions.readiness.probe import look_inside, needed_modules
 
 
@@ -243,3 +244,15 @@ def test_a_named_pipe_in_the_place_of_a_file_makes_nobody_wait(tmp_path: Path, n
     found = examine(tmp_path, {"PATH": "/usr/bin:/bin"})
 
     assert found.checks
+
+
+def test_a_folder_of_another_user_is_told_before_the_night(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert check_disk(tmp_path / "sandbox", 0.0).status != "fail"
+
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    row = check_disk(tmp_path / "sandbox", 0.0)
+
+    assert (row.status, row.detail) == ("fail", f"{tmp_path} is not yours to write in")
+    assert "sandbox_root" in row.fix

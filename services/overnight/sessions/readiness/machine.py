@@ -50,6 +50,9 @@ def check_uv(environ: Mapping[str, str], version: str | None, root: Path) -> Che
 def check_disk(folder: Path, least_gb: float | None = None) -> Check:
     """Where the session lies."""
     place = next(p for p in (folder, *folder.parents) if p.is_dir())
+    if not os.access(place, os.W_OK | os.X_OK):
+        fix = "be its owner, or name another `sandbox_root`"
+        return fail("disk", f"{place} is not yours to write in", fix)
     free = shutil.disk_usage(place).free
     detail = f"{free / GIB:.1f} GiB free below {place}"
     least = LEAST_FREE_BYTES if least_gb is None else int(least_gb * GIB)
