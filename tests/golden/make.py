@@ -87,7 +87,7 @@ VALUES: dict[str, tuple[type[wire.Wire], dict[str, Any]]] = {
         {
             "v": version_of(Opening), "session": wire.dump(opening(2)), "repo": "/home/u/repo",
             "argv": ["/usr/bin/python3", "train.py"], "python": "/usr/bin/python3", "runners": 2,
-            "image": "sha256:" + "e" * 64,
+            "image": "sha256:" + "e" * 64, "resumes": 7,
         },
     ),
     "session": (Identity, {"v": 1, "sid": SID, "tag": "mar5"}),

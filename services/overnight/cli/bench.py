@@ -91,7 +91,7 @@ def startup(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What walls cost: a bare process, a sandboxed one and a container, side by side."""
+    """What the walls of a sandbox cost, side by side."""
     from overnight.configuration import process_environ
     from overnight.sessions.startup import compare
 
