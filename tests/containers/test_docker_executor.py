@@ -177,6 +177,21 @@ class TestDocker(ApartSuite, AbuseSuite, ExecutorSuite, WallsSuite):
             left = engine.client.containers.list(all=True, filters={"label": successor.label})
             assert left == []
 
+    def test_a_link_leads_out_of_what_the_spawner_may_show_no_more(
+        self, engine: Engine, tmp_path: Path
+    ) -> None:
+        """The engine follows it: what it mounted is looked at before the command runs."""
+        closed, listed = tmp_path / "closed", tmp_path / "listed"
+        for folder in (closed, listed / "set"):
+            folder.mkdir(parents=True)
+        (listed / "link").symlink_to(closed)
+        with running(engine.host, reads=str(listed)) as own:
+            made = plugins.load(plugins.EXECUTORS, "docker")({"spawner": str(own.socket)})
+            bench = Bench(made, tmp_path)
+            assert bench.run("", reads=(listed / "set",), interpreter=None).execution.exit_code == 0
+            with pytest.raises(SandboxUnavailableError, match="leads out"):
+                bench.run("", reads=(listed / "link",), interpreter=None)
+
     def test_orphans_are_buried_while_it_runs(self, bench: Bench) -> None:
         """P10: dead processes that nobody waits for."""
         code = (
