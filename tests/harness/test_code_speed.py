@@ -169,10 +169,11 @@ def _read(path: Path) -> bytes:
 
 def test_the_median_of_the_same_solution_is_steady(tmp_path: Path) -> None:
     folder = folder_with(tmp_path / "t", SWEEP, points=600)
-    values = [median_ms(run(folder)) for _ in range(3)]
+    values = sorted(median_ms(run(folder)) for _ in range(5))
     print(values)
 
-    assert max(values) < 3 * statistics.median(values)
+    # One of five may meet a busy moment of the whole machine.
+    assert values[3] < 3 * statistics.median(values)
 
 
 def test_each_constant_of_the_solution_can_be_tuned_and_changes_what_runs() -> None:
