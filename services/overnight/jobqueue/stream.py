@@ -73,11 +73,15 @@ class LedgerSender:
         resend_seconds: float = 2.0,
         stop: Callable[[], bool],
         deadline_seconds: float | None,
+        on_wait: Callable[[str | None], None] = lambda why: None,
     ) -> Ack:
         """Send, and send again whenever it got lost, until the recorder answered.
 
         Outlives a Redis that is down, restarts empty or is flushed. A message that still waits
         in the stream is not sent twice. A refusal is an answer too: look at `refused`.
+
+        on_wait: told why Redis does not take it, from the second failure in a row on, and None when
+        it does again.
 
         Raises:
             WireError: longer than the cap.
@@ -88,9 +92,13 @@ class LedgerSender:
         started = time.monotonic()
         entry: str | None = None
         next_check = poll = pause = 0.0
+        failures = 0
         while True:
             try:
                 ack = self.ack(message.key)
+                if failures > 1:
+                    on_wait(None)
+                failures = 0
                 if ack is not None:
                     return ack
                 if time.monotonic() >= next_check:
@@ -103,6 +111,9 @@ class LedgerSender:
                     next_check = time.monotonic() + resend_seconds
                 poll = pause = min(max(FASTEST_POLL_SECONDS, poll * 1.3), SLOWEST_POLL_SECONDS)
             except InfrastructureError as error:
+                failures += 1
+                if failures == 2:
+                    on_wait(str(error))
                 if pause <= SLOWEST_POLL_SECONDS:
                     log.warning("ledger_send_waits", key=message.key, error=str(error))
                 pause = min(max(2 * SLOWEST_POLL_SECONDS, pause * 2), SLOWEST_RETRY_SECONDS)

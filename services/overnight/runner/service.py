@@ -293,6 +293,7 @@ class Runner:
                 resend_seconds=self._lines.resend_seconds,
                 stop=self._life.should_stop,
                 deadline_seconds=None,
+                on_wait=self._say_waiting,
             )
         except InfrastructureError as error:
             log.warning("result_waits_in_outbox", key=message.key, reason=str(error))

@@ -281,3 +281,28 @@ def test_a_sender_may_start_before_redis(redis_server, sender):
     recorder.stop()
 
     assert got == [Ack(seq=1)]
+
+
+def test_who_waits_is_told_why_once_and_when_it_is_over(redis_server, sender, wait_until):
+    told: list[str | None] = []
+    redis_server.kill()
+
+    def send() -> None:
+        sender.send_until_acked(
+            message(), resend_seconds=0.1, stop=never, deadline_seconds=20, on_wait=told.append
+        )
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    wait_until(lambda: bool(told))
+    redis_server.start()
+    recorder = Recorder(redis_server)
+    try:
+        thread.join(20)
+    finally:
+        recorder.stop()
+
+    assert not thread.is_alive()
+    assert len(told) == 2
+    assert told[0]
+    assert told[1] is None
