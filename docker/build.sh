@@ -50,7 +50,7 @@ offer_wheel() {
         >/dev/null 2>&1 || return 0
     "$python" -u -m http.server 0 --bind 127.0.0.1 --directory "$work/wheels" >"$work/port" 2>/dev/null &
     server=$!
-    for _ in $(seq 100); do grep -q ' port ' "$work/port" && break; sleep 0.1; done
+    for _ in $(seq 100); do grep -q ' port ' "$work/port" 2>/dev/null && break; sleep 0.1; done
     printf '[global]\nfind-links = http://127.0.0.1:%s/\n' "$(sed -E 's/.* port ([0-9]+).*/\1/' "$work/port")" >"$work/pip.conf"
     sandbox+=(--network host --secret "id=pip,src=$work/pip.conf")
 }
