@@ -169,11 +169,11 @@ def _read(path: Path) -> bytes:
 
 def test_the_median_of_the_same_solution_is_steady(tmp_path: Path) -> None:
     folder = folder_with(tmp_path / "t", SWEEP, points=600)
-    values = sorted(median_ms(run(folder)) for _ in range(5))
+    values = sorted(median_ms(run(folder)) for _ in range(9))
     print(values)
 
-    # One of five may meet a busy moment of the whole machine.
-    assert values[3] < 3 * statistics.median(values)
+    # A busy moment of the whole machine makes some of them slow, and none fast.
+    assert values[2] < 3 * values[0]
 
 
 def test_each_constant_of_the_solution_can_be_tuned_and_changes_what_runs() -> None:
