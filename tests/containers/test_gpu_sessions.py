@@ -67,6 +67,11 @@ class Night:
         lines = path.read_bytes().split(b"\n")[:-1]
         return [row["body"] for row in map(json.loads, lines) if row["kind"] == kind]
 
+    def runs(self, *ids: int) -> bool:
+        """Has the command of each begun? Its log is opened just before."""
+        sandbox = self.folder / "repo" / "sandbox"
+        return all(any((sandbox / f"iter{number}").glob("run*.log")) for number in ids)
+
     def until(self, seen: Callable[[], object], what: str) -> None:
         procs.wait_until(lambda: bool(seen()), 60, what, 0.05)
 
@@ -114,8 +119,7 @@ def test_a_card_that_is_lost_mid_run_costs_time_and_no_idea(night: Night) -> Non
     for number in range(2):
         night.gpus.add(number)
     night.start(4, 1.5)
-    night.until(lambda: len(night.rows("attempt_issued")) >= 3, "ideas run")
-    time.sleep(0.7)
+    night.until(lambda: night.runs(2, 3), "ideas run")
     night.gpus.change(uuid(0), errors={"*": LOST})
     night.until(
         lambda: any(row["reason"] == "device_lost" for row in night.rows("result")), "it is seen"
@@ -138,7 +142,7 @@ def test_memory_that_a_killed_run_holds_keeps_the_next_one_away(night: Night) ->
     night.gpus.add(0)
     night.more["OVERNIGHT_DEVICES_CLEAR_SECONDS"] = "0.5"
     night.start(2, 1.0)
-    night.until(lambda: night.rows("attempt_issued"), "the baseline runs")
+    night.until(lambda: night.runs(1), "the baseline runs")
     night.gpus.change(uuid(0), used_mb=30_000)
     notice = night.folder / "locks" / f"{uuid(0)}.quarantined"
     night.until(notice.exists, "it is quarantined")
