@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -30,8 +31,18 @@ def test_search_makes_the_track_that_is_not_ml_faster(cli: Cli, tmp_path: Path) 
     assert [rows[n]["hypothesis"].split(":")[0] for n in (2, 3, 4)] == [
         'LAYOUT "dict" -> "list"', "HALF False -> True", "CELLS 8 -> 20",
     ]  # fmt: skip
-    assert ended["best"]["metric"] < 0.8 * ended["baseline"]
-    assert {row["status"] for row in rows.values()} <= {"keep", "discard"}
+    assert {row["status"] for row in rows.values()} <= {"keep", "discard"}, rows
+    assert ended["best"]["metric"] == min(row["metric"] for row in rows.values()), rows
+    # A machine that is busier by the minute moves each run's time, and the frozen check in it as much.
+    took = {n: relative_time(cli.inside("log", n, "--dir", repo).out) for n in rows}
+    print(took)
+    assert took[4] < 0.8 * took[1], took
+
+
+def relative_time(log: str) -> float:
+    """Median of the solution over that of the frozen check, in one run."""
+    found = dict(re.findall(r"(?m)^(median_ms|reference_ms): +(\S+)$", log))
+    return float(found["median_ms"]) / float(found["reference_ms"])
 
 
 def test_a_person_s_hypothesis_is_experiment_two_and_no_tunables_is_said(
