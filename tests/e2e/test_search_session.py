@@ -33,7 +33,7 @@ def test_search_makes_the_track_that_is_not_ml_faster(cli: Cli, tmp_path: Path) 
     ]  # fmt: skip
     assert {row["status"] for row in rows.values()} <= {"keep", "discard"}, rows
     assert ended["best"]["metric"] == min(row["metric"] for row in rows.values()), rows
-    # A machine that is busier by the minute moves each run's time, and the frozen check in it as much.
+    # A machine that gets busier slows each run, and the frozen check in it as much.
     took = {n: relative_time(cli.inside("log", n, "--dir", repo).out) for n in rows}
     print(took)
     assert took[4] < 0.8 * took[1], took

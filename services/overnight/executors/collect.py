@@ -149,7 +149,7 @@ def _entries(out: Path, choice: Choice) -> Iterator[tuple[int, str, str]]:
     while queue:
         prefix, depth = queue.pop()
         try:
-            descriptor = _open_below(out, prefix)
+            descriptor = open_below(out, prefix)
         except OSError:
             continue  # the candidate closed it to us: its loss
         try:
@@ -169,9 +169,13 @@ def _entries(out: Path, choice: Choice) -> Iterator[tuple[int, str, str]]:
             os.close(descriptor)
 
 
-def _open_below(out: Path, prefix: str) -> int:
-    descriptor = os.open(out, OPEN_FOLDER)
-    for name in prefix.split("/") if prefix else []:
+def open_below(top: Path, folder: str, *, top_flags: int = OPEN_FOLDER) -> int:
+    """A descriptor of *folder* in *top*, by no link on the way; *top_flags* open *top* itself.
+
+    Raises OSError where a link or a file stands for a folder.
+    """
+    descriptor = os.open(top, top_flags)
+    for name in folder.split("/") if folder else []:
         try:
             deeper = os.open(name, OPEN_FOLDER, dir_fd=descriptor)
         finally:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from overnight.contracts.errors import SandboxUnavailableError
 from overnight.executors.bubblewrap import is_below
-from overnight.executors.collect import CHUNK_BYTES, OPEN_FILE, OPEN_FOLDER
+from overnight.executors.collect import CHUNK_BYTES, OPEN_FILE, OPEN_FOLDER, open_below
 
 FOLDER_MODE, FILE_MODE, PROGRAM_MODE = 0o755, 0o644, 0o755
 NAME = "process"  #: of the executor, in errors
@@ -100,7 +100,7 @@ def copy_tree(source: Path, target: Path, owner: int | None) -> list[str]:
     queue = [""]
     while queue:
         folder = queue.pop()
-        descriptor = _open_below(source, folder)
+        descriptor = open_below(source, folder, top_flags=OPEN_FOLDER & ~os.O_NOFOLLOW)
         try:
             with os.scandir(descriptor) as entries:
                 for entry in entries:
@@ -215,17 +215,6 @@ def _make(folder: Path) -> None:
     """With its own mode, whatever the umask: the sandbox's user is another one."""
     folder.mkdir()
     folder.chmod(FOLDER_MODE)
-
-
-def _open_below(top: Path, folder: str) -> int:
-    descriptor = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    for name in folder.split("/") if folder else []:
-        try:
-            deeper = os.open(name, OPEN_FOLDER, dir_fd=descriptor)
-        finally:
-            os.close(descriptor)
-        descriptor = deeper
-    return descriptor
 
 
 def _copy_file(folder: int, name: str, copy: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -256,3 +258,14 @@ def test_a_folder_of_another_user_is_told_before_the_night(
 
     assert (row.status, row.detail) == ("fail", f"{tmp_path} is not yours to write in")
     assert "sandbox_root" in row.fix
+
+
+def test_the_disk_is_counted_as_the_session_that_pauses_for_it_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10_000_000_000))
+
+    row = check_disk(tmp_path, 10.0)
+
+    assert (row.status, row.detail) == ("ok", f"10.0 GB free below {tmp_path}")
+    assert check_disk(tmp_path, 10.1).status == "fail"

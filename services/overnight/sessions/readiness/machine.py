@@ -12,9 +12,9 @@ from overnight.contracts.errors import OvernightError
 from overnight.sessions.readiness.check import Check, fail, ok, warn
 from overnight.sessions.readiness.hardware import said
 
-GIB = 1024**3
-LEAST_FREE_BYTES = GIB  #: below this a session is likely to end on a full disk
-NIGHT_BYTES = 6 * GIB  #: what a night of experiments with small checkpoints takes
+GB = 1_000_000_000  #: as `min_free_gb` counts
+LEAST_FREE_BYTES = GB  #: below this a session is likely to end on a full disk
+NIGHT_BYTES = 6 * GB  #: what a night of experiments with small checkpoints takes
 
 
 def check_git(environ: Mapping[str, str]) -> Check:
@@ -54,10 +54,10 @@ def check_disk(folder: Path, least_gb: float | None = None) -> Check:
         fix = "be its owner, or name another `sandbox_root`"
         return fail("disk", f"{place} is not yours to write in", fix)
     free = shutil.disk_usage(place).free
-    detail = f"{free / GIB:.1f} GiB free below {place}"
-    least = LEAST_FREE_BYTES if least_gb is None else int(least_gb * GIB)
+    detail = f"{free / GB:.1f} GB free below {place}"
+    least = LEAST_FREE_BYTES if least_gb is None else int(least_gb * GB)
     if free < least:
         return fail("disk", detail, "free some space, or name another `sandbox_root`")
     if free < NIGHT_BYTES:
-        return warn("disk", detail, f"a night may take {NIGHT_BYTES // GIB} GiB: free some space")
+        return warn("disk", detail, f"a night may take {NIGHT_BYTES // GB} GB: free some space")
     return ok("disk", detail)
