@@ -192,7 +192,7 @@ class Child:
 
     def _bound_log(self) -> None:
         """A full log becomes `<name>.1` in place of the one before. It is copied, since the child
-        goes on writing to the file that it has; a line that comes meanwhile may be lost."""
+        goes on writing to the file that it has. A line between last look and cut is lost."""
         now = time.monotonic()
         if now < self._log_look_at:
             return
@@ -200,10 +200,11 @@ class Child:
         with contextlib.suppress(OSError):  # a full disk, most likely: tried again
             if self.log_path.stat().st_size > LOG_BYTES:
                 self._older_log.unlink(missing_ok=True)
-                with self.log_path.open("rb") as full:
+                with self.log_path.open("rb") as full, self._older_log.open("wb", 0) as older:
                     full.seek(-LOG_BYTES, os.SEEK_END)
-                    self._older_log.write_bytes(full.read(LOG_BYTES))
-                os.truncate(self.log_path, 0)
+                    while part := full.read(LOG_BYTES):  # what comes while we write, too
+                        older.write(part)
+                    os.truncate(self.log_path, 0)
 
     def _close_ready(self) -> None:
         if self._ready_fd is not None:

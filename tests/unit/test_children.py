@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,11 +101,15 @@ def test_the_log_of_a_service_is_bounded_and_keeps_its_end(
     monkeypatch.setattr("overnight.children.LOG_BYTES", 20_000)
     monkeypatch.setattr("overnight.children.LOG_LOOK_SECONDS", 0.02)
     code = """
-import sys, time
-for number in range(40_000):
-    print(f"line {number:06d}", flush=number % 100 == 0)
-    number % 2000 or time.sleep(0.1)
-"""
+import os, sys, time
+for burst in range(20):
+    for number in range(2_000):
+        print(f"line {number:06d}", flush=number % 100 == 0)
+    sys.stdout.flush()
+    while os.path.getsize("LOG") > 20_000:  # what is written while it is cut may be lost
+        time.sleep(0.005)
+print("the end")
+""".replace("LOG", str(tmp_path / "toy.log"))
     child = _child(tmp_path, lifeline, code, service=False)
     child.start()
     largest = 0
@@ -112,9 +117,30 @@ for number in range(40_000):
         largest = max(largest, sum(path.stat().st_size for path in tmp_path.iterdir()))
         time.sleep(0.005)
 
-    assert largest < 200_000  # it wrote 480,000
+    assert 20_000 < largest < 100_000  # it wrote 480,000
     assert {path.name for path in tmp_path.iterdir()} == {"toy.log", "toy.log.1"}
     kept = (tmp_path / "toy.log.1").read_text() + (tmp_path / "toy.log").read_text()
-    assert kept.endswith("line 039999\n")
-    assert child.last_reason() == "line 039999"
-    assert (tmp_path / "toy.log.1").stat().st_size <= 20_000
+    assert kept.endswith("\nthe end\n")
+    assert child.last_reason() == "the end"
+
+
+def test_what_a_service_says_while_its_log_is_moved_is_moved_too(
+    tmp_path: Path, lifeline: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("overnight.children.LOG_BYTES", 20_000)
+    child = _child(tmp_path, lifeline, "pass", service=False)
+    child.log_path.write_text("x" * 25_000 + "\n")
+    opened = Path.open
+
+    def open_late(path: Path, *words: Any, **named: Any) -> Any:
+        if path.name == "toy.log.1":
+            with opened(child.log_path, "a") as log:
+                log.write("meanwhile\n")
+        return opened(path, *words, **named)
+
+    monkeypatch.setattr(Path, "open", open_late)
+    child._bound_log()
+    monkeypatch.undo()
+
+    assert (tmp_path / "toy.log.1").read_text().endswith("x\nmeanwhile\n")
+    assert (tmp_path / "toy.log").read_bytes() == b""
