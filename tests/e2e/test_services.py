@@ -222,7 +222,7 @@ def test_services_follow_the_session_that_takes_the_place_of_one_that_failed(
 
 def test_a_run_and_services_refuse_each_other(stage: Stage, cast: Cast) -> None:
     stage.toy(0.2)
-    run = stage.start("run", str(stage.repo), "--max", "20", "--json")
+    run = stage.start("run", str(stage.repo), "--max", "1000", "--json")  # it outlasts the test
     procs.wait_until(lambda: decided(stage) >= 1, 60, "one is decided")
     refused = cast.open()
     assert (refused.code, "overnight stop" in refused.errors) == (3, True), str(refused)
