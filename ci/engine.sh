@@ -64,9 +64,24 @@ start() {
     fail "dockerd does not answer; its log is $folder/dockerd.log"
 }
 
+# An engine leaves mounts behind, such as the network namespace of `--network host`: nobody could remove DIR.
+unmount() {
+    local point
+    while read -r point; do umount -l "$point"; done < <(
+        awk -v below="$1/" 'index($5, below) == 1 { print $5 }' /proc/self/mountinfo | sort -r
+    )
+}
+
 stop() {
-    local folder pid
-    folder=$(cd "$1" 2>/dev/null && pwd -P) && [ -s "$folder/dockerd.pid" ] || return 0
+    local folder
+    folder=$(cd "$1" 2>/dev/null && pwd -P) || return 0
+    end "$folder"
+    unmount "$folder"
+}
+
+end() {
+    local folder=$1 pid
+    [ -s "$folder/dockerd.pid" ] || return 0
     pid=$(<"$folder/dockerd.pid")
     # The number may be somebody else's by now.
     tr '\0' ' ' 2>/dev/null <"/proc/$pid/cmdline" | grep -qF -- "--pidfile $folder/dockerd.pid" || return 0

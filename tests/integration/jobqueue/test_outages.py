@@ -36,7 +36,7 @@ def test_an_idle_worker_outlives_a_killed_redis(redis_server, start_worker, make
     restarted = time.monotonic()
     Jobs(connect(redis_server.url)).push("default", make_job(1))
     wait_until(lambda: worker.ids == [1])
-    assert time.monotonic() - restarted < 3.0
+    assert time.monotonic() - restarted < 15.0
     assert worker.thread.is_alive()
 
 

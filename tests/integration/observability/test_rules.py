@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from boards import annotations
 
 ROOT = Path(__file__).parents[3]
 PROMETHEUS = ROOT / "config" / "prometheus"
@@ -89,3 +94,40 @@ def test_the_document_tells_of_each_alert() -> None:
     page = (ROOT / "docs" / "observability.md").read_text("utf-8")
 
     assert re.findall(r"^\| `(Overnight\w+)` \|", page, re.M) == list(ALERTS)
+
+
+def test_a_keep_is_marked_once_also_after_a_scrape_that_failed(tmp_path: Path) -> None:
+    """As Grafana draws it: the points of the annotation that are 1."""
+    (query,) = annotations()
+    expr = query.with_("s", 0)
+    seen = "0 0 1 1 stale 2 2 stale stale 3 3"  # once a second
+    marked = {2, 5, 9}
+    gaps = {4, 7, 8}
+    file = tmp_path / "test.yml"
+    file.write_text(
+        yaml.safe_dump(
+            {
+                "evaluation_interval": "1s",
+                "tests": [
+                    {
+                        "interval": "1s",
+                        "input_series": [
+                            {"series": 'overnight_keeps_total{session="s"}', "values": seen}
+                        ],
+                        "promql_expr_test": [
+                            {
+                                "expr": expr,
+                                "eval_time": f"{second}s",
+                                "exp_samples": []
+                                if second in gaps
+                                else [{"labels": "{}", "value": int(second in marked)}],
+                            }
+                            for second in range(1, 11)
+                        ],
+                    }
+                ],
+            }
+        )
+    )
+
+    assert "SUCCESS" in _promtool("test", "rules", file)

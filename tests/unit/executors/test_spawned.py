@@ -44,7 +44,7 @@ def test_an_answer_that_comes_late_is_not_taken_for_the_next_one(
         with pytest.raises(SandboxAwayError, match="the spawner was lost: timed out"):
             line.ask(Greet(), seconds=20)
 
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 10
 
 
 @pytest.mark.parametrize("away", [True, False])
