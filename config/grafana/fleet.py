@@ -32,7 +32,7 @@ def fleet() -> Any:
         dash("Fleet", "All runners, devices and services.", "Tonight", every=True),
         (4, [(4, alive()), (4, at_work()), (4, survivors()), (4, quarantined()), (4, kills()),
              (4, down())]),
-        (8, [(14, runners()), (10, infra())]),
+        (8, [(17, runners()), (7, infra())]),
         (7, [(12, use), (12, redis())]),
         (7, [(8, backlog()), (8, fsync()), (8, disk())]),
     )  # fmt: skip
@@ -92,6 +92,10 @@ def down() -> Any:
     return number("Services down", says, "short", query, colors=levels(GOOD, (1, BAD)))
 
 
+#: Pixels, so that the last columns are seen without scrolling; the others share what is left.
+WIDTHS = {"tag": 110, "slot": 60, "isolation": 110, "busy, 1 h": 90, "attempts": 90}
+
+
 def runners() -> Any:
     """One row a runner: four queries that share the labels tag and slot."""
     says = "What each runner is, how much of the last hour it worked, and whether it takes jobs."
@@ -110,7 +114,10 @@ def runners() -> Any:
         "takes jobs": (f'max {by} (overnight_device_quarantined{{session=~"$session"}})', ""),
     }
     panel = grid("Runners", says, ("tag", "slot", "device", "hardware", "isolation"), columns)
-    panel = panel.override_by_name("busy, 1 h", [DynamicConfigValue("unit", "percentunit")])
+    for name, pixels in WIDTHS.items():
+        more = [DynamicConfigValue("unit", "percentunit")] if name == "busy, 1 h" else []
+        width = DynamicConfigValue("custom.width", pixels)
+        panel = panel.override_by_name(name, [width, *more])
     takes = {"0": {"text": "yes", "color": GOOD}, "1": {"text": "quarantined", "color": BAD}}
     return panel.override_by_name(
         "takes jobs",

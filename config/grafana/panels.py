@@ -78,6 +78,7 @@ def number(
     panel = panel.targets(ask(queries, now=now)).reduce_options(last)
     panel = panel.graph_mode(shapes.BigValueGraphMode.NONE).no_value("nothing runs")
     panel = panel.thresholds(colors or levels(PLAIN))
+    panel = panel.text(common.VizTextDisplayOptions().title_size(16).value_size(34))
     return panel.color_mode(shapes.BigValueColorMode.VALUE)
 
 
@@ -108,6 +109,7 @@ def bars(title: str, says: str, query: Query, colors: Any, *, now: bool = True) 
     panel = bargauge.Panel().title(title).description(says).datasource(SOURCE).unit("short")
     panel = panel.targets(ask((query,), now=now)).reduce_options(last).thresholds(colors)
     panel = panel.display_mode(shapes.BarGaugeDisplayMode.BASIC).min(0).decimals(0)
+    panel = panel.text(common.VizTextDisplayOptions().title_size(16).value_size(20))
     return panel.orientation(shapes.VizOrientation.HORIZONTAL)
 
 

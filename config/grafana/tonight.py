@@ -60,17 +60,18 @@ def tonight() -> Any:
 
 
 def keeps() -> Any:
-    """A green line at each keep: where there is one more than a step of the picture before."""
+    """A green line at each keep: where there are more than in the hour up to a step before.
+
+    Over an hour, since a scrape that failed leaves a gap just before the one that tells of a keep.
+    """
+    series = 'overnight_keeps_total{session="$session"}'
     return (
         dashboard.AnnotationQuery()
         .name("Keeps")
         .datasource(SOURCE)
         .enable(True)
         .icon_color(GOOD)
-        .expr(
-            'max(overnight_keeps_total{session="$session"})'
-            ' > bool max(overnight_keeps_total{session="$session"} offset $__interval)'
-        )
+        .expr(f"max({series}) > bool max(max_over_time({series}[1h] offset $__interval))")
     )
 
 
