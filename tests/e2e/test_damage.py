@@ -137,7 +137,7 @@ def test_a_hostile_stack_file_is_one_line(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_a_row_that_is_changed_while_it_runs_is_no_success(cli: Cli, tmp_path: Path) -> None:
-    repo = make_repo(tmp_path / "repo", sleep=0.5)
+    repo = make_repo(tmp_path / "repo", sleep=1.5)
     process = cli.start("run", repo, "--max", 3, "--json")
     until(process, event="decision")
     ledger = repo / "sandbox" / "ledger.jsonl"

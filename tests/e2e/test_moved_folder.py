@@ -51,7 +51,7 @@ def test_a_move_is_seen_while_nothing_is_written(cli: Cli, tmp_path: Path) -> No
 
 
 def test_logs_that_are_removed_come_back_with_the_next_service(cli: Cli, tmp_path: Path) -> None:
-    repo = make_repo(tmp_path / "repo", sleep=0.3)
+    repo = make_repo(tmp_path / "repo", sleep=1.5)
     process = cli.start("run", repo, "--max", 3, "--json")
     until(process, event="decision")
     shutil.rmtree(repo / "sandbox" / "logs")

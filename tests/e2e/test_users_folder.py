@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def test_going_on_says_that_newer_edits_are_not_in_the_session(cli: Cli, tmp_pat
 
 
 def test_a_run_that_waits_for_a_core_says_who_has_it(cli: Cli, tmp_path: Path) -> None:
-    first = make_repo(tmp_path / "first", sleep=8.0)
+    first = make_repo(tmp_path / "first", sleep=60.0)
     second = make_repo(tmp_path / "second")
     holder = cli.start("run", first, "--max", 0, "--json")
     until(holder, event="attempt_issued")
@@ -63,5 +64,6 @@ def test_a_run_that_waits_for_a_core_says_who_has_it(cli: Cli, tmp_path: Path) -
 
     assert said["service"] == "r0"
     assert "cpu-0 is held by pid" in said["why"]
+    holder.send_signal(signal.SIGINT)
     assert finish(holder).code == 0
     assert finish(waiter).code == 0
