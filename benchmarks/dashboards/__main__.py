@@ -1,7 +1,7 @@
 """
 Draws the dashboards by Grafana's own panel components, from a real session: docs/dashboards/*.png.
 
-    python -m benchmarks.dashboards                 # 4 minutes, and 1 to install Grafana's library
+    python -m benchmarks.dashboards                 # 2 minutes, and 1 to install Grafana's library
     python -m benchmarks.dashboards --packages DIR  # node_modules of an earlier run
     python -m benchmarks.dashboards --answers FILE  # a session that was kept with --keep FILE
 
@@ -61,7 +61,7 @@ def main() -> None:
         told = chosen.answers.read_text() if chosen.answers else json.dumps(answers(folder))
         if chosen.keep:
             chosen.keep.write_text(told)
-        packages = chosen.packages or install(folder / "packages")
+        packages = chosen.packages.resolve() if chosen.packages else install(folder / "packages")
         PLACE.mkdir(exist_ok=True)
         for each in NAMES:
             draw(each, told, packages, folder)
@@ -110,18 +110,22 @@ def asked(prometheus: PrometheusServer, began: float) -> dict[str, Any]:
                 if target.get("instant"):
                     data = prometheus.get("query", query=expr, time=f"{now}")["data"]
                 else:
-                    data = prometheus.get(
-                        "query_range", query=expr, start=f"{began}", end=f"{now}", step="1"
-                    )["data"]
+                    data = over(prometheus, expr, (began, now))
                 found[f"{panel['id']} {target['refId']}"] = {
                     "type": data["resultType"],
                     "result": data["result"],
                 }
         told[name] = {
-            "board": whole, "answers": found, "from": began, "to": now, "values": tag,
+            "board": whole, "answers": found, "from": began, "to": now, "tag": tag,
             "keeps": keeps(prometheus, whole, sid, (began, now)),
         }  # fmt: skip
     return told
+
+
+def over(prometheus: PrometheusServer, expr: str, span: tuple[float, float]) -> Any:
+    """A range query, a point a second."""
+    start, end = map(str, span)
+    return prometheus.get("query_range", query=expr, start=start, end=end, step="1")["data"]
 
 
 def keeps(
@@ -131,10 +135,8 @@ def keeps(
     times = []
     for each in whole["annotations"].get("list", ()):
         expr = Query("", each["name"], each["expr"], False).with_(sid, int(span[1] - span[0]))
-        data = prometheus.get(
-            "query_range", query=expr, start=f"{span[0]}", end=f"{span[1]}", step="1"
-        )["data"]["result"]
-        times += [float(at) for series in data for at, value in series["values"] if value == "1"]
+        found = over(prometheus, expr, span)["result"]
+        times += [float(at) for series in found for at, value in series["values"] if value == "1"]
     return times
 
 

@@ -16,7 +16,7 @@ import '@fontsource/inter/500.css';
 import told from './answers.json';
 
 const name = BOARD;
-const { board, answers, keeps, from, to, values } = told[name];
+const { board, answers, keeps, from, to, tag } = told[name];
 const theme = createTheme({ colors: { mode: 'dark' } });
 const timeZone = 'browser';
 const timeRange = { from: dateTime(1000 * from), to: dateTime(1000 * to), raw: { from: '', to: '' } };
@@ -164,7 +164,7 @@ function Board() {
   return <ThemeContext.Provider value={theme}><GlobalStyles />
     <PanelContextProvider value={context}>
       <h3 style={{ margin: '10px 12px', color: theme.colors.text.primary }}>{board.title}
-        <small style={{ color: theme.colors.text.secondary, marginLeft: 16 }}>session {values}</small></h3>
+        <small style={{ color: theme.colors.text.secondary, marginLeft: 16 }}>session {tag}</small></h3>
       <div style={{ position: 'relative' }}>{board.panels.map((panel) => {
         const { x, y, w, h } = panel.gridPos;
         const width = (w * WIDTH) / 24 - GAP, height = h * UNIT - GAP;

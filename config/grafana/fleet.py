@@ -115,9 +115,8 @@ def runners() -> Any:
     }
     panel = grid("Runners", says, ("tag", "slot", "device", "hardware", "isolation"), columns)
     for name, pixels in WIDTHS.items():
-        more = [DynamicConfigValue("unit", "percentunit")] if name == "busy, 1 h" else []
-        width = DynamicConfigValue("custom.width", pixels)
-        panel = panel.override_by_name(name, [width, *more])
+        panel = panel.override_by_name(name, [DynamicConfigValue("custom.width", pixels)])
+    panel = panel.override_by_name("busy, 1 h", [DynamicConfigValue("unit", "percentunit")])
     takes = {"0": {"text": "yes", "color": GOOD}, "1": {"text": "quarantined", "color": BAD}}
     return panel.override_by_name(
         "takes jobs",
